@@ -1,0 +1,141 @@
+"""The model folder: what the builder writes and everyone else reads.
+
+    model.json        ModelSpec: name, architecture, prompt contract, answer tokens, precision, source
+    model.onnx        the graph; its weights lie beside it in model.onnx.data
+    tokenizer.json    in the form of the `tokenizers` package
+    SHA256SUMS        one line a file, as `sha256sum` writes it, sorted by name; its own SHA-256 is the fingerprint
+
+It knows nothing of ONNX, GGUF or tokens.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, NewType
+
+from ostraka_shared.errors import ModelDamaged, ModelMissing
+
+SPEC_FILE = "model.json"
+GRAPH_FILE = "model.onnx"
+WEIGHTS_FILE = "model.onnx.data"
+TOKENIZER_FILE = "tokenizer.json"
+SUMS_FILE = "SHA256SUMS"
+
+Fingerprint = NewType("Fingerprint", str)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptContract:
+    """How this model is asked. `bos` opens every prompt; P(yes) reads the logits of two single tokens after it."""
+
+    bos: str
+    no: str
+    yes: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """The content of model.json.
+
+    `answer_token_ids` are (no, yes). `precision` is "fp32" or "int8". `source` names where the weights came from and
+    their SHA-256. `check` is what the builder measured against its reference forward pass. `engine` is "onnx", or
+    "fake" for the protocol tests' double, whose behaviour `fake` then describes.
+    """
+
+    name: str
+    architecture: str
+    precision: str
+    context_tokens: int
+    contract: PromptContract
+    answer_token_ids: tuple[int, int]
+    builder_version: str
+    source: dict[str, str] = field(default_factory=dict)
+    check: dict[str, float] = field(default_factory=dict)
+    engine: str = "onnx"
+    fake: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "ModelSpec":
+        """Raises ValueError, KeyError or TypeError where the text is not a ModelSpec."""
+        raw = json.loads(text)
+        unknown = set(raw) - {f.name for f in fields(cls)}
+        if unknown:
+            raise ValueError(f"unknown keys {sorted(unknown)}")
+        raw["contract"] = PromptContract(**raw["contract"])
+        no_id, yes_id = raw["answer_token_ids"]
+        raw["answer_token_ids"] = (int(no_id), int(yes_id))
+        return cls(**raw)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """An opened folder. `hashes` maps file name to SHA-256 hex, sorted by name, as recorded when it was built."""
+
+    path: Path
+    spec: ModelSpec
+    hashes: dict[str, str]
+    fingerprint: Fingerprint
+
+    @property
+    def graph(self) -> Path:
+        return self.path / GRAPH_FILE
+
+    @property
+    def tokenizer(self) -> Path:
+        return self.path / TOKENIZER_FILE
+
+
+def open_folder(path: Path) -> ModelFolder:
+    """Reads model.json and SHA256SUMS, not the weights. Raises ModelMissing or ModelDamaged."""
+    spec_path = path / SPEC_FILE
+    if not spec_path.is_file():
+        raise ModelMissing(f"no model folder at {path}: build one with `ostraka model build`")
+    try:
+        spec = ModelSpec.from_json(spec_path.read_text(encoding="utf-8"))
+    except (ValueError, KeyError, TypeError) as bad:
+        raise ModelDamaged(f"{spec_path} is not a model description ({bad}): build the model again") from bad
+    sums = path / SUMS_FILE
+    if not sums.is_file():
+        raise ModelDamaged(f"{sums} is missing: build the model again")
+    text = sums.read_text(encoding="utf-8")
+    hashes = dict(_parse_sums(text))
+    for name in hashes:
+        if not (path / name).is_file():
+            raise ModelDamaged(f"{path / name} is missing: build the model again")
+    return ModelFolder(path, spec, hashes, Fingerprint(hashlib.sha256(text.encode()).hexdigest()))
+
+
+def verify_folder(folder: ModelFolder, advance: Callable[[int], None] = lambda _: None) -> None:
+    """Hashes every file and compares. `advance(n)` is told of each n bytes read. Raises ModelDamaged."""
+    for name, expected in folder.hashes.items():
+        if hash_file(folder.path / name, advance) != expected:
+            raise ModelDamaged(f"{folder.path / name} was altered since it was built: build the model again")
+
+
+def write_sums(path: Path) -> None:
+    """Records the hash of every file in the folder. Called once, by the builder, as its last step."""
+    names = sorted(entry.name for entry in path.iterdir() if entry.name != SUMS_FILE)
+    text = "".join(f"{hash_file(path / name)}  {name}\n" for name in names)
+    (path / SUMS_FILE).write_text(text, encoding="utf-8")
+
+
+def hash_file(path: Path, advance: Callable[[int], None] = lambda _: None) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+            advance(len(chunk))
+    return digest.hexdigest()
+
+
+def _parse_sums(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        digest, _, name = line.partition("  ")
+        if len(digest) != 64 or not name or "/" in name:
+            raise ModelDamaged(f"{SUMS_FILE} has a line that is not `<sha256>  <file>`: build the model again")
+        yield name, digest
