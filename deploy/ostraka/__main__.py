@@ -1,0 +1,5 @@
+"""The `ostraka` command."""
+
+
+def main() -> int:
+    return 0
