@@ -1,0 +1,49 @@
+"""Where gateway and workers meet: the endpoint's form and who may reach it. No sockets."""
+
+import ipaddress
+import stat
+from pathlib import Path
+
+from ostraka_shared.errors import ConfigError
+
+SOCKET_NAME = "workers.sock"
+MAX_IPC_PATH_BYTES = 107
+"""sockaddr_un.sun_path less its closing NUL, on Linux."""
+
+
+def ipc_endpoint(run_dir: Path) -> str:
+    return f"ipc://{run_dir / SOCKET_NAME}"
+
+
+def check_endpoint(endpoint: str) -> None:
+    """Raises ConfigError unless only this machine's same user can reach it: ipc in a 0700 directory, or loopback.
+
+    A socket path follows the umask, so its directory is what protects it.
+    """
+    scheme, _, place = endpoint.partition("://")
+    if scheme == "ipc":
+        _check_ipc(Path(place))
+    elif scheme == "tcp":
+        host = place.rpartition(":")[0].strip("[]")
+        if not _is_loopback(host):
+            raise ConfigError(f"{endpoint} can be reached from other machines: use ipc:// or a loopback address")
+    else:
+        raise ConfigError(f"{endpoint} is neither ipc:// nor tcp://")
+
+
+def _check_ipc(path: Path) -> None:
+    if len(str(path).encode()) > MAX_IPC_PATH_BYTES:
+        raise ConfigError(f"{path} is longer than {MAX_IPC_PATH_BYTES} bytes: set a shorter --run-dir")
+    try:
+        mode = path.parent.stat().st_mode
+    except OSError as bad:
+        raise ConfigError(f"{path.parent} cannot be used for sockets: {bad.strerror}") from bad
+    if stat.S_IMODE(mode) & 0o077:
+        raise ConfigError(f"{path.parent} must be for its owner alone (mode 0700), not {stat.S_IMODE(mode):04o}")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,136 @@
+"""The wire's vocabulary: every message between a gateway and a worker, as a frozen record. `codec` makes them bytes.
+
+    worker                                gateway
+      HELLO ──────────────────────────────►  who I am; checked against cluster and model
+      ◄────────────────────────── WELCOME    you are known           (or REFUSED, with the reason)
+      READY ──────────────────────────────►  loaded and warm; how many tokens I may hold
+      ◄───────────────────────────── WORK    one request's prompts
+      STARTED ────────────────────────────►  these requests are in the model call that begins now
+      RESULT | FAILED ────────────────────►  one request's answers, or why there are none
+      BEAT ───────────────────────────────►  sent by the inference loop itself: proof that it moves
+      ◄──────────────── DRAIN ────────────►  finish what you hold, take nothing new (either side may say it)
+      BYE ────────────────────────────────►  nothing of yours is left with me
+
+A sent message proves nothing; only RESULT does. The fields of HELLO and REFUSED never change between versions of the
+protocol, so that two versions can tell each other why they part. A later version appends fields, with defaults.
+"""
+
+from dataclasses import dataclass
+from typing import NewType
+
+PROTOCOL_VERSION = 1
+
+RequestId = NewType("RequestId", str)
+WorkerId = NewType("WorkerId", str)
+
+TOKEN_BYTES = 4
+"""Token ids travel as little-endian uint32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """`incarnation` rises with every restart of the same worker id. `host` names a kernel and PID namespace: a gateway
+    with the same one may watch `pid` directly. `cores` is the core set the worker is pinned to."""
+
+    cluster_id: str
+    worker_id: str
+    incarnation: int
+    fingerprint: str
+    host: str
+    pid: int
+    cores: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """`heartbeat_ms`: how long the inference loop may be silent while it has nothing to run."""
+
+    heartbeat_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """`code`: "unknown_worker" asks for a new HELLO (the gateway restarted); any other is final."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """`credit_tokens`: the most tokens the worker wants to hold, running and waiting: about two batches."""
+
+    engine: str
+    credit_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One request. Prompt i is `prefix` + `suffixes[i]`; no suffix is empty. `deadline_ms` is the time left at sending,
+    since clocks differ between machines."""
+
+    request_id: str
+    attempt: int
+    deadline_ms: int
+    prefix: bytes
+    suffixes: tuple[bytes, ...]
+
+    @property
+    def tokens(self) -> int:
+        """What the model reads for it: every prompt whole."""
+        return (len(self.prefix) * len(self.suffixes) + sum(map(len, self.suffixes))) // TOKEN_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Sent before each model call. `tokens` is the call's size, from which its duration can be judged."""
+
+    request_ids: tuple[str, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """P(yes) of each prompt, in order. `queue_ms`: from receipt to the start of its first call; `inference_ms`: all the
+    model calls of its batch."""
+
+    request_id: str
+    attempt: int
+    p_yes: tuple[float, ...]
+    queue_ms: float
+    inference_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """`code` is that of an error in `errors`."""
+
+    request_id: str
+    attempt: int
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """`batched_requests`: how many requests shared a batch with another. `dropped_frames`: undecodable ones."""
+
+    queued_requests: int
+    queued_tokens: int
+    batches_done: int
+    batched_requests: int
+    dropped_frames: int
+    rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Bye:
+    reason: str
+
+
+Message = Hello | Welcome | Refused | Ready | Work | Started | Result | Failed | Beat | Drain | Bye
