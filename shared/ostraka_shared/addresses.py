@@ -15,6 +15,12 @@ def ipc_endpoint(run_dir: Path) -> str:
     return f"ipc://{run_dir / SOCKET_NAME}"
 
 
+def host_id() -> str:
+    """Names this kernel's boot and this PID namespace: where two are equal, a pid means the same process to both."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
+
+
 def check_endpoint(endpoint: str) -> None:
     """Raises ConfigError unless only this machine's same user can reach it: ipc in a 0700 directory, or loopback.
 

@@ -1,4 +1,4 @@
-"""The seam between the inference loop and whatever computes: an Engine reads prompts and returns two logits for each."""
+"""The seam between the inference loop and whatever computes: an Engine reads prompts, returns two logits for each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

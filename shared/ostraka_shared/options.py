@@ -1,0 +1,81 @@
+"""A process's settings: one frozen dataclass, from which flags, OSTRAKA_* variables and config-file keys follow.
+
+Each field is declared with `option(default, help)`; its name is the flag's, the variable's and the key's.
+"""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import MISSING, Field, field, fields
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import configargparse
+
+from ostraka_shared.errors import ConfigError
+
+Settings = TypeVar("Settings")
+
+
+def option(default: Any, help_text: str, *, choices: Sequence[str] | None = None) -> Any:
+    """A settings field. `default` may be MISSING: then it must be given."""
+    return field(default=default, metadata={"help": help_text, "choices": choices})
+
+
+def required(help_text: str) -> Any:
+    return option(MISSING, help_text)
+
+
+def build_parser(prog: str, description: str) -> configargparse.ArgumentParser:
+    parser = configargparse.ArgumentParser(
+        prog=prog,
+        description=description,
+        auto_env_var_prefix="OSTRAKA_",
+        config_file_parser_class=configargparse.TomlConfigParser(["ostraka"]),
+        formatter_class=configargparse.ArgumentDefaultsHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", is_config_file_arg=True, metavar="FILE", help="a TOML file with an [ostraka] table")
+    return parser
+
+
+def add_options(parser: configargparse.ArgumentParser, settings: type[Any]) -> None:
+    hints = get_type_hints(settings)
+    for each in fields(settings):
+        parser.add_argument("--" + each.name.replace("_", "-"), **_argument(each, hints[each.name]))
+
+
+def read_settings(settings: type[Settings], values: Namespace) -> Settings:
+    """Raises ConfigError where the dataclass's own __post_init__ refuses a value with ValueError."""
+    try:
+        return settings(**{each.name: getattr(values, each.name) for each in fields(settings)})  # type: ignore[arg-type]
+    except ValueError as bad:
+        raise ConfigError(str(bad)) from bad
+
+
+def to_flags(settings: Any) -> list[str]:
+    """The command line that gives a child process these settings. Unset ones are left out."""
+    flags = []
+    for each in fields(settings):
+        value = getattr(settings, each.name)
+        if value is None or value is False:
+            continue
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        flags.append(f"--{each.name.replace('_', '-')}" + ("" if value is True else f"={text}"))
+    return flags
+
+
+def _argument(each: "Field[Any]", hint: Any) -> dict[str, Any]:
+    argument: dict[str, Any] = {"help": each.metadata["help"]}
+    if hint is bool:
+        return argument | {"action": "store_true"}
+    if each.metadata["choices"]:
+        argument["choices"] = each.metadata["choices"]
+    argument["type"] = (
+        _parse_cores if get_origin(hint) is tuple else next(t for t in (*get_args(hint), hint) if callable(t))
+    )
+    if each.default is MISSING:
+        return argument | {"required": True}
+    return argument | {"default": each.default}
+
+
+def _parse_cores(text: str) -> tuple[int, ...]:
+    return tuple(int(core) for core in text.split(",") if core)

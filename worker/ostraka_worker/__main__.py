@@ -1,0 +1,95 @@
+"""`python -m ostraka_worker`: one worker process. Exit codes: 0 drained, 1 cannot serve, 3 refused by the gateway."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import structlog
+
+from ostraka_shared.addresses import check_endpoint, host_id
+from ostraka_shared.errors import OstrakaError
+from ostraka_shared.logs import configure_logs
+from ostraka_shared.messages import Hello
+from ostraka_shared.model_folder import ModelFolder, open_folder
+from ostraka_shared.options import add_options, build_parser, read_settings
+from ostraka_worker.config import WorkerConfig
+from ostraka_worker.engine import Engine
+from ostraka_worker.service import Service
+from ostraka_worker.transport import GatewayLink
+
+log = structlog.get_logger()
+
+EXIT_CANNOT_SERVE = 1
+EXIT_REFUSED = 3
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = build_parser("ostraka_worker", "One model worker: dials a gateway and answers what it sends.")
+    add_options(parser, WorkerConfig)
+    values = parser.parse_args(argv)
+    configure_logs(f"worker {values.worker_id}", values.log_format, values.log_level)
+    try:
+        return serve(read_settings(WorkerConfig, values))
+    except (OstrakaError, OSError, RuntimeError) as bad:
+        log.error("cannot_serve", error=type(bad).__name__, detail=str(bad))
+        return EXIT_CANNOT_SERVE
+
+
+def serve(config: WorkerConfig) -> int:
+    check_endpoint(config.gateway)
+    if config.cores:
+        # Before the model loads, so that its memory is first touched from these cores.
+        os.sched_setaffinity(0, config.cores)
+    folder = open_folder(Path(config.model))
+    link = GatewayLink(config.gateway, f"{config.worker_id}.{config.incarnation}")
+    service = Service(link, make_hello(config, folder), config.batch_tokens, config.credit_tokens)
+    begun = time.monotonic()
+    service.introduce()
+    service.load(lambda: load_engine(folder, config))
+    signal.signal(signal.SIGTERM, lambda *_: _stop(service))
+    signal.signal(signal.SIGINT, lambda *_: _stop(service))
+    service.warm_up()
+    log.info("ready", model=folder.spec.name, cores=config.cores, load_s=round(time.monotonic() - begun, 2))
+    service.run()
+    link.close()
+    if service.refusal:
+        log.error("refused", code=service.refusal.code, detail=service.refusal.message)
+        return EXIT_REFUSED
+    log.info("stopped")
+    return 0
+
+
+def make_hello(config: WorkerConfig, folder: ModelFolder) -> Hello:
+    return Hello(
+        cluster_id=config.cluster_id,
+        worker_id=config.worker_id,
+        incarnation=config.incarnation,
+        fingerprint=folder.fingerprint,
+        host=host_id(),
+        pid=os.getpid(),
+        cores=tuple(sorted(os.sched_getaffinity(0))),
+    )
+
+
+def load_engine(folder: ModelFolder, config: WorkerConfig) -> Engine:
+    """The one place that names a concrete engine. Each is imported only where it is used: onnxruntime takes 0.1 s."""
+    if folder.spec.engine == "fake":
+        from ostraka_worker.fake_engine import FakeEngine  # noqa: PLC0415
+
+        return FakeEngine(folder.spec.fake)
+    from ostraka_worker.onnx_engine import OnnxEngine  # noqa: PLC0415
+
+    return OnnxEngine(folder, threads=max(1, len(config.cores)))
+
+
+def _stop(service: Service) -> None:
+    """The first signal drains; a second one leaves at once."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    service.request_drain()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

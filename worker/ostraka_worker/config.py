@@ -1,0 +1,33 @@
+"""A worker's settings, given by its supervisor on the command line."""
+
+from dataclasses import dataclass
+
+from ostraka_shared.options import option, required
+
+DEFAULT_BATCH_TOKENS = 256
+"""Tokens a second by budget, int8, one core, 32-token requests: none 960, 64 1164, 128 1303, 256 1398, 384 1319,
+512 1255, 1024 1159. Half the budget keeps 93 % and halves the time of a call."""
+
+
+@dataclass(frozen=True)
+class WorkerConfig:
+    gateway: str = required("the gateway's worker endpoint, ipc:// or tcp://")
+    model: str = required("the model folder")
+    worker_id: str = required("this worker's name, the same after a restart")
+    cluster_id: str = option("local", "both sides must name the same cluster")
+    incarnation: int = option(1, "how many times this worker has been started")
+    cores: tuple[int, ...] = option((), "the cores to run on, as 0,1 (none: wherever the system puts it)")
+    batch_tokens: int = option(DEFAULT_BATCH_TOKENS, "most tokens read together in one batch")
+    log_format: str = option("auto", "how log lines look", choices=("auto", "json", "text"))
+    log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
+
+    def __post_init__(self) -> None:
+        if self.batch_tokens < 1:
+            raise ValueError(f"--batch-tokens must be at least 1, not {self.batch_tokens}")
+        if self.incarnation < 1:
+            raise ValueError(f"--incarnation must be at least 1, not {self.incarnation}")
+
+    @property
+    def credit_tokens(self) -> int:
+        """The running batch and one more, so that the model never waits for the gateway's round trip."""
+        return 2 * self.batch_tokens

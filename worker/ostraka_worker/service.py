@@ -1,0 +1,179 @@
+"""A worker's life: loading -> warming -> ready -> draining -> stopped, and the loop that answers in between.
+
+One thread does everything, in one order: take what arrived, drop what expired, form a batch, run its calls, answer. So
+a BEAT or a STARTED is proof that inference moves, not just that a process exists.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import psutil
+import structlog
+
+from ostraka_shared.errors import DeadlineExceeded, OstrakaError
+from ostraka_shared.messages import (
+    Beat,
+    Bye,
+    Drain,
+    Failed,
+    Hello,
+    Message,
+    Ready,
+    Refused,
+    Result,
+    Started,
+    Welcome,
+    Work,
+)
+from ostraka_worker.batcher import Batcher, Waiting
+from ostraka_worker.engine import Engine, Prompt
+from ostraka_worker.inference import BatchRun
+
+log = structlog.get_logger()
+
+DEFAULT_HEARTBEAT_S = 0.5
+"""Until the gateway's WELCOME says otherwise."""
+WARM_UP_SHAPES = ((1, 32), (8, 32), (2, 128))
+"""Calls made before READY, as (prompts, tokens each): the first call of a shape allocates what later ones reuse."""
+
+
+class Link(Protocol):
+    """What the service needs of the wire."""
+
+    dropped_frames: int
+
+    def send(self, message: Message) -> bool: ...
+
+    def receive(self, timeout_s: float) -> list[Message]: ...
+
+
+@dataclass(slots=True)
+class Counters:
+    batches_done: int = 0
+    batched_requests: int = 0
+
+
+class Service:
+    """The phases are called in order: `introduce`, `load`, `warm_up`, `run`."""
+
+    def __init__(self, link: Link, hello: Hello, batch_tokens: int, credit_tokens: int) -> None:
+        self._link = link
+        self._hello = hello
+        self._batch_tokens = batch_tokens
+        self._credit_tokens = credit_tokens
+        self._batcher = Batcher(batch_tokens)
+        self._process = psutil.Process()
+        self._heartbeat_s = DEFAULT_HEARTBEAT_S
+        self._next_beat = 0.0
+        self._counters = Counters()
+        self._is_draining = False
+        self._is_told_to_drain = False
+        self._engine: Engine
+        self.refusal: Refused | None = None
+
+    def request_drain(self) -> None:
+        """Safe in a signal handler: the loop sees it at its next turn, within a heartbeat or a call."""
+        self._is_told_to_drain = True
+
+    def introduce(self) -> None:
+        """Before the model loads: the gateway then knows that a worker is coming."""
+        self._link.send(self._hello)
+
+    def load(self, load_engine: Callable[[], Engine]) -> None:
+        self._engine = load_engine()
+
+    def warm_up(self) -> None:
+        for prompts, tokens in WARM_UP_SHAPES:
+            prompt = Prompt(np.zeros(0, np.uint32), np.ones(tokens, np.uint32))
+            self._engine.run([prompt] * prompts)
+
+    def run(self) -> None:
+        """Serves until drained, or refused for good (`refusal` then says why)."""
+        self._announce_ready()
+        while self.refusal is None and not (self._is_draining and not len(self._batcher)):
+            if self._is_told_to_drain and not self._is_draining:
+                self._start_draining()
+            self._take_messages(0.0 if len(self._batcher) else self._heartbeat_s)
+            self._drop_expired()
+            if batch := self._batcher.next_batch():
+                self._answer(batch)
+            self._beat_if_due()
+        if self.refusal is None:
+            self._link.send(Bye("drained"))
+
+    def _announce_ready(self) -> None:
+        self._link.send(Ready(self._engine.version, self._credit_tokens))
+
+    def _start_draining(self) -> None:
+        self._is_draining = True
+        self._link.send(Drain())
+        log.info("draining", queued_requests=len(self._batcher))
+
+    def _take_messages(self, timeout_s: float) -> None:
+        for message in self._link.receive(timeout_s):
+            match message:
+                case Work():
+                    self._batcher.add(Waiting.take(message, time.monotonic()))
+                case Welcome():
+                    self._heartbeat_s = message.heartbeat_ms / 1000
+                case Refused(code="unknown_worker"):
+                    self._register_again()
+                case Refused():
+                    self.refusal = message
+                case Drain():
+                    self.request_drain()
+                case _:
+                    log.warning("unexpected_message", kind=type(message).__name__)
+
+    def _register_again(self) -> None:
+        """The gateway restarted: whoever waited for the queued requests is gone with it."""
+        log.info("registering_again", abandoned_requests=len(self._batcher))
+        self._batcher.clear()
+        self.introduce()
+        self._announce_ready()
+
+    def _drop_expired(self) -> None:
+        for waiting in self._batcher.drop_expired(time.monotonic()):
+            self._fail(waiting, DeadlineExceeded("the deadline passed before a worker could start"))
+
+    def _answer(self, batch: list[Waiting]) -> None:
+        begun = time.monotonic()
+        run = BatchRun([waiting.work for waiting in batch], self._batch_tokens)
+        for number, call in enumerate(run.calls):
+            if number:  # a large request has many calls: stay reachable between them
+                self._take_messages(0.0)
+                self._beat_if_due()
+            self._link.send(Started(run.request_ids(call), run.tokens(call)))
+            run.run(self._engine, call)
+        inference_ms = (time.monotonic() - begun) * 1000
+        for place, (waiting, p_yes) in enumerate(zip(batch, run.answers(), strict=True)):
+            if failure := run.failures.get(place):
+                self._fail(waiting, failure)
+                continue
+            queue_ms = (begun - waiting.received) * 1000
+            work = waiting.work
+            self._link.send(Result(work.request_id, work.attempt, p_yes, queue_ms, inference_ms))
+        self._counters.batches_done += 1
+        self._counters.batched_requests += len(batch) if len(batch) > 1 else 0
+
+    def _fail(self, waiting: Waiting, error: OstrakaError) -> None:
+        self._link.send(Failed(waiting.work.request_id, waiting.work.attempt, error.code, str(error)))
+
+    def _beat_if_due(self) -> None:
+        now = time.monotonic()
+        if now < self._next_beat:
+            return
+        self._next_beat = now + self._heartbeat_s
+        self._link.send(
+            Beat(
+                queued_requests=len(self._batcher),
+                queued_tokens=self._batcher.queued_tokens,
+                batches_done=self._counters.batches_done,
+                batched_requests=self._counters.batched_requests,
+                dropped_frames=self._link.dropped_frames,
+                rss_bytes=self._process.memory_info().rss,
+            )
+        )
