@@ -39,17 +39,26 @@ class Machine:
         return min(len(self.cores), max(1, int(self.quota)))
 
     @property
+    def is_ours(self) -> bool:
+        """A quota below the CPUs we see means that others run on them too: pinned, all such neighbours meet on CPU 0."""
+        return self.quota is None or self.quota >= len(self.cpus)
+
+    @property
     def cpus(self) -> tuple[int, ...]:
         return tuple(sorted(thread for core in self.cores for thread in core.threads))
 
 
 @dataclass(frozen=True, slots=True)
 class CoreLayout:
-    """CPU numbers. `nodes` has the NUMA node of each worker, whose weights can be shared within it."""
+    """CPU numbers. `nodes` has the NUMA node of each worker, whose weights can be shared within it.
+
+    Where `is_pinned` is false the core sets say how many workers and threads there are, and the kernel places them.
+    """
 
     workers: tuple[tuple[int, ...], ...]
     nodes: tuple[int, ...]
     gateway: tuple[int, ...]
+    is_pinned: bool
     notes: str
 
 
@@ -69,12 +78,15 @@ def plan_cores(machine: Machine, *, workers: int | None, cores_per_worker: int) 
     placed = _place(machine.cores, count, cores_per_worker)
     held = {core for cores in placed for core in cores}
     gateway = _gateway_cpus(machine, held)
-    shared = "sharing all cores" if len(gateway) == len(machine.cpus) else f"on {_format_list(gateway)}"
+    placing = "gateway on all of them" if gateway == machine.cpus else f"gateway on {_format_list(gateway)}"
+    if not machine.is_ours:
+        placing = "nothing pinned, for others may run on them too"
     return CoreLayout(
         workers=tuple(tuple(core.threads[0] for core in cores) for cores in placed),
         nodes=tuple(cores[0].node for cores in placed),
         gateway=gateway,
-        notes=f"{count} worker(s) of {cores_per_worker} core(s) on {_describe(machine)}; gateway {shared}",
+        is_pinned=machine.is_ours,
+        notes=f"{count} worker(s) of {cores_per_worker} core(s) on {_describe(machine)}; {placing}",
     )
 
 
@@ -125,7 +137,7 @@ def _place(cores: Iterable[Core], count: int, cores_per_worker: int) -> list[tup
 
 def _gateway_cpus(machine: Machine, held: set[Core]) -> tuple[int, ...]:
     """What no worker is pinned to, idle SMT siblings too, if that includes a whole core; else everything."""
-    if len(held) == len(machine.cores):
+    if not machine.is_ours or len(held) == len(machine.cores):
         return machine.cpus
     pinned = {core.threads[0] for core in held}
     return tuple(cpu for cpu in machine.cpus if cpu not in pinned)

@@ -184,10 +184,10 @@ def test_this_machine_stays_within_its_affinity() -> None:
         pytest.param(flat(2), 2, (0, 1), id="two are shared"),
         pytest.param(flat(7), 7, tuple(range(7)), id="seven are shared"),
         pytest.param(flat(8), 7, (7,), id="from eight on the gateway has one"),
-        pytest.param(flat(2, 0.75), 1, (1,), id="a quota below one is one worker"),
-        pytest.param(flat(8, 3.9), 3, (3, 4, 5, 6, 7), id="the quota is rounded down"),
+        pytest.param(flat(2, 0.75), 1, (0, 1), id="a quota below one is one worker"),
+        pytest.param(flat(8, 3.9), 3, tuple(range(8)), id="the quota is rounded down"),
         pytest.param(flat(4, 64.0), 4, (0, 1, 2, 3), id="a quota above the cores adds none"),
-        pytest.param(flat(16, 8.0), 7, tuple(range(7, 16)), id="the gateway's core counts against the quota"),
+        pytest.param(flat(16, 8.0), 7, tuple(range(16)), id="the gateway's core counts against the quota"),
         pytest.param(
             Machine((Core(0, (0, 2)), Core(0, (1, 3)))), 2, (0, 1, 2, 3), id="small with SMT: shared, siblings included"
         ),
@@ -251,9 +251,32 @@ def test_what_does_not_fit_is_refused(
     assert re.search(message, str(refusal.value))
 
 
-def test_notes_are_one_line_with_the_reasons() -> None:
-    notes = plan_cores(flat(8, 3.9), workers=None, cores_per_worker=1).notes
-    assert notes == "3 worker(s) of 1 core(s) on 8 physical core(s) (0-7) with a CPU quota of 3.9; gateway on 3-7"
+@pytest.mark.parametrize(
+    ("machine", "notes"),
+    [
+        (flat(8), "7 worker(s) of 1 core(s) on 8 physical core(s) (0-7) with no CPU quota; gateway on 7"),
+        (flat(2), "2 worker(s) of 1 core(s) on 2 physical core(s) (0-1) with no CPU quota; gateway on all of them"),
+        (
+            flat(8, 3.9),
+            "3 worker(s) of 1 core(s) on 8 physical core(s) (0-7) with a CPU quota of 3.9; nothing pinned, for others may run on them too",
+        ),
+    ],
+)
+def test_notes_are_one_line_with_the_reasons(machine: Machine, notes: str) -> None:
+    assert plan_cores(machine, workers=None, cores_per_worker=1).notes == notes
+
+
+@pytest.mark.parametrize(
+    ("machine", "is_pinned"),
+    [
+        pytest.param(flat(4), True, id="no quota"),
+        pytest.param(flat(4, 4.0), True, id="a quota of all we see: an exclusive cpuset"),
+        pytest.param(flat(4, 3.0), False, id="a share of cores that others see as well"),
+        pytest.param(Machine((Core(0, (0, 2)), Core(0, (1, 3))), 2.0), False, id="SMT threads are seen by others too"),
+    ],
+)
+def test_only_cores_of_our_own_are_pinned(machine: Machine, is_pinned: bool) -> None:
+    assert plan_cores(machine, workers=1, cores_per_worker=1).is_pinned == is_pinned
 
 
 @st.composite
