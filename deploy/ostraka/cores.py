@@ -40,7 +40,7 @@ class Machine:
 
     @property
     def is_ours(self) -> bool:
-        """A quota below the CPUs we see means that others run on them too: pinned, all such neighbours meet on CPU 0."""
+        """A quota below the CPUs we see means others run on them too; pinned, all such neighbours meet on CPU 0."""
         return self.quota is None or self.quota >= len(self.cpus)
 
     @property
