@@ -1,0 +1,96 @@
+"""Errors as HTTP: the only table from an error's code to a status. It knows no framework, and logs nothing.
+
+422 has `{"detail": [{"loc", "msg", "type"}, ...]}`; every other has `{"detail": {"error_type", "message"}}`.
+"""
+
+import json
+import math
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from ostraka_gateway.schemas import DetailItem, validation_detail
+from ostraka_shared.errors import InvalidRequest, RequestError, ServingError
+
+INVALID_STATUS = 422
+STATUS = {
+    "overloaded": 529,
+    "no_worker_ready": 503,
+    "draining": 503,
+    "deadline_exceeded": 504,
+    "engine_failed": 500,
+    "poisoned_request": 500,
+    "internal_error": 500,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "body_too_large": 413,
+    "unsupported_media_type": 415,
+}
+
+_JSON = {"content-type": "application/json"}
+_BODY = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A whole response."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str] = field(default_factory=lambda: dict(_JSON))
+
+
+def from_validation(error: ValidationError) -> Problem:
+    """Of a request's models only: any other ValidationError is our own fault, and for `from_error`."""
+    return _invalid(validation_detail(error))
+
+
+def from_error(error: BaseException) -> Problem:
+    match error:
+        case InvalidRequest():
+            return _invalid([{"loc": list(error.loc), "msg": str(error), "type": error.kind}])
+        case RequestError():
+            return _invalid([{"loc": ["body"], "msg": str(error), "type": "value_error"}])
+        case ServingError() if error.code in STATUS and type(error) is not ServingError:
+            return _problem(error.code, str(error), _retry_headers(error.retry_after_s))
+        case _:  # what it says is for the log, not for the client
+            return _problem("internal_error", "Something went wrong in this server; its log says what")
+
+
+def not_found() -> Problem:
+    return _problem("not_found", "There is nothing at this path")
+
+
+def method_not_allowed(allow: str) -> Problem:
+    """`allow`: the methods the path has, as the Allow header lists them."""
+    return _problem("method_not_allowed", f"This path takes {allow} only", {"allow": allow})
+
+
+def body_too_large(limit_bytes: int) -> Problem:
+    return _problem("body_too_large", f"A request's body should have at most {limit_bytes} bytes, decompressed")
+
+
+def unsupported_media_type(expected: str) -> Problem:
+    """`expected`: the content types or encodings that are taken."""
+    return _problem("unsupported_media_type", f"A request's body should be sent as {expected}")
+
+
+def _retry_headers(retry_after_s: float | None) -> dict[str, str]:
+    """The SDKs read milliseconds first; the standard header, in whole seconds, never asks to come back earlier."""
+    if retry_after_s is None or not math.isfinite(retry_after_s):
+        return {}
+    wait_s = max(0.0, retry_after_s)
+    return {"retry-after-ms": str(math.ceil(wait_s * 1000)), "retry-after": str(math.ceil(wait_s))}
+
+
+def _invalid(detail: list[DetailItem]) -> Problem:
+    return Problem(INVALID_STATUS, _encode(detail))
+
+
+def _problem(code: str, message: str, headers: dict[str, str] | None = None) -> Problem:
+    return Problem(STATUS[code], _encode({"error_type": code, "message": message}), _JSON | (headers or {}))
+
+
+def _encode(detail: object) -> bytes:
+    """A message may quote what cannot be UTF-8: a lone surrogate becomes a question mark."""
+    return _BODY.encode({"detail": detail}).encode(errors="replace")
