@@ -1,0 +1,76 @@
+"""Writes ONNX nodes, and weights into an external data file, page-aligned so that the runtime can map it."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+OPSET = 17
+IR_VERSION = 8
+PAGE_BYTES = 4096
+# Smaller tensors stay in the graph: constant folding wants to see them, and a page each would be waste.
+INLINE_BYTES = 1024
+MICROSOFT = "com.microsoft"
+
+Attribute = int | float | str | list[int]
+
+
+class NodeWriter:
+    """Appends nodes to a graph and tensors to `data`, which lies at `data_path` and belongs to the caller."""
+
+    def __init__(self, data: BinaryIO, data_path: Path) -> None:
+        self._data = data
+        self._location = data_path.name
+        self._nodes: list[onnx.NodeProto] = []
+        self._tensors: list[onnx.TensorProto] = []
+
+    def op(self, kind: str, *inputs: str, domain: str = "", output: str = "", **attributes: Attribute) -> str:
+        """Appends a node with one output and returns that output's name."""
+        output = output or f"{kind}_{len(self._nodes)}"
+        self._nodes.append(_node(kind, inputs, [output], domain, attributes))
+        return output
+
+    def skip_norm(self, x: str, skip: str, gain: str, epsilon: float) -> tuple[str, str]:
+        """Returns x + skip normalised, and x + skip itself."""
+        normed, total = f"normed_{len(self._nodes)}", f"residual_{len(self._nodes)}"
+        outputs = [normed, "", "", total]
+        kind = "SkipSimplifiedLayerNormalization"
+        node = _node(kind, [x, skip, gain], outputs, MICROSOFT, {"epsilon": epsilon})
+        self._nodes.append(node)
+        return normed, total
+
+    def weight(self, name: str, array: npt.NDArray[np.generic]) -> str:
+        array = np.ascontiguousarray(array)
+        if array.nbytes <= INLINE_BYTES:
+            self._tensors.append(numpy_helper.from_array(array, name))
+            return name
+        offset = -(-self._data.tell() // PAGE_BYTES) * PAGE_BYTES
+        self._data.seek(offset)
+        self._data.write(array.tobytes())
+        tensor = TensorProto(
+            name=name,
+            data_type=helper.np_dtype_to_tensor_dtype(array.dtype),
+            dims=array.shape,
+            data_location=TensorProto.EXTERNAL,
+        )
+        for key, value in (("location", self._location), ("offset", offset), ("length", array.nbytes)):
+            tensor.external_data.add(key=key, value=str(value))
+        self._tensors.append(tensor)
+        return name
+
+    def model(self, inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto]) -> onnx.ModelProto:
+        graph = helper.make_graph(self._nodes, "decisions", inputs, outputs, self._tensors)
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="ostraka")
+
+
+def _node(
+    kind: str, inputs: Iterable[str], outputs: list[str], domain: str, attributes: Mapping[str, Attribute]
+) -> onnx.NodeProto:
+    node = helper.make_node(kind, list(inputs), outputs, domain=domain)
+    node.attribute.extend(helper.make_attribute(name, value) for name, value in sorted(attributes.items()))
+    return node
