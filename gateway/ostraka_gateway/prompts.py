@@ -154,7 +154,8 @@ def _batches(prompts: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str
 
 
 def _encode(tokenizer: Tokenizer, texts: list[str]) -> list[bytes]:
-    # Whole prompts only: merges may cross any border. The fast form differs in the offsets alone, which nobody reads.
+    # Whole prompts only: merges may cross any border. A batch even of one: `encode` holds the GIL to its end, the batch
+    # forms release it. The fast one differs in the offsets alone, which nobody reads.
     encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     return [np.array(encoding.ids, dtype=_TOKEN).tobytes() for encoding in encodings]
 
