@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from ostraka_gateway.schemas import DetailItem, validation_detail
-from ostraka_shared.errors import InvalidRequest, RequestError, ServingError
+from ostraka_shared.errors import BodyTooLarge, InvalidRequest, RequestError, ServingError
 
 INVALID_STATUS = 422
 STATUS = {
@@ -49,6 +49,8 @@ def from_error(error: BaseException) -> Problem:
     match error:
         case InvalidRequest():
             return _invalid([{"loc": list(error.loc), "msg": str(error), "type": error.kind}])
+        case BodyTooLarge():
+            return _problem(error.code, str(error))
         case RequestError():
             return _invalid([{"loc": ["body"], "msg": str(error), "type": "value_error"}])
         case ServingError() if error.code in STATUS and type(error) is not ServingError:
@@ -64,10 +66,6 @@ def not_found() -> Problem:
 def method_not_allowed(allow: str) -> Problem:
     """`allow`: the methods the path has, as the Allow header lists them."""
     return _problem("method_not_allowed", f"This path takes {allow} only", {"allow": allow})
-
-
-def body_too_large(limit_bytes: int) -> Problem:
-    return _problem("body_too_large", f"A request's body should have at most {limit_bytes} bytes, decompressed")
 
 
 def unsupported_media_type(expected: str) -> Problem:

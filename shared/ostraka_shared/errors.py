@@ -3,6 +3,7 @@
 OstrakaError
 ├── RequestError              the client's to mend
 │   ├── InvalidRequest        a field is wrong; `loc` says which
+│   ├── BodyTooLarge          more bytes than any useful request has
 │   ├── UnknownModel          the model named is not served
 │   └── PromptTooLong         a prompt does not fit the model's context; nothing is ever cut
 ├── ServingError              ours; worth retrying unless it says otherwise
@@ -41,6 +42,10 @@ class InvalidRequest(RequestError):
         super().__init__(message)
         self.loc = loc
         self.kind = kind
+
+
+class BodyTooLarge(RequestError):
+    code = "body_too_large"
 
 
 class UnknownModel(InvalidRequest):

@@ -77,8 +77,12 @@ class Work:
 
     @property
     def tokens(self) -> int:
-        """What the model reads for it: every prompt whole."""
-        return (len(self.prefix) * len(self.suffixes) + sum(map(len, self.suffixes))) // TOKEN_BYTES
+        return count_tokens(self.prefix, self.suffixes)
+
+
+def count_tokens(prefix: bytes, suffixes: tuple[bytes, ...]) -> int:
+    """What the model reads for a request: every prompt whole."""
+    return (len(prefix) * len(suffixes) + sum(map(len, suffixes))) // TOKEN_BYTES
 
 
 @dataclass(frozen=True, slots=True)

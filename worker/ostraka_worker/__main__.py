@@ -15,7 +15,7 @@ from ostraka_shared.messages import Hello
 from ostraka_shared.model_folder import ModelFolder, open_folder
 from ostraka_shared.options import add_options, build_parser, read_settings
 from ostraka_worker.config import WorkerConfig
-from ostraka_worker.engine import Engine
+from ostraka_worker.engines import load_engine
 from ostraka_worker.service import Service
 from ostraka_worker.transport import GatewayLink
 
@@ -47,7 +47,7 @@ def serve(config: WorkerConfig) -> int:
     service = Service(link, make_hello(config, folder), config.batch_tokens, config.credit_tokens)
     begun = time.monotonic()
     service.introduce()
-    service.load(lambda: load_engine(folder, config))
+    service.load(lambda: load_engine(folder, threads=max(1, len(config.cores))))
     signal.signal(signal.SIGTERM, lambda *_: _stop(service))
     signal.signal(signal.SIGINT, lambda *_: _stop(service))
     service.warm_up()
@@ -71,17 +71,6 @@ def make_hello(config: WorkerConfig, folder: ModelFolder) -> Hello:
         pid=os.getpid(),
         cores=tuple(sorted(os.sched_getaffinity(0))),
     )
-
-
-def load_engine(folder: ModelFolder, config: WorkerConfig) -> Engine:
-    """The one place that names a concrete engine. Each is imported only where it is used: onnxruntime takes 0.1 s."""
-    if folder.spec.engine == "fake":
-        from ostraka_worker.fake_engine import FakeEngine  # noqa: PLC0415
-
-        return FakeEngine(folder.spec.fake)
-    from ostraka_worker.onnx_engine import OnnxEngine  # noqa: PLC0415
-
-    return OnnxEngine(folder, threads=max(1, len(config.cores)))
 
 
 def _stop(service: Service) -> None:

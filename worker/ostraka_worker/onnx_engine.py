@@ -7,25 +7,43 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ostraka_shared.errors import ModelDamaged
 from ostraka_worker.engine import Prompt
 
 # Its Linux wheels from 1.30 on report usage to their maker unless this is set before the import.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as states
+
+UNLOADABLE = (
+    states.Fail,
+    states.InvalidArgument,
+    states.InvalidGraph,
+    states.InvalidProtobuf,
+    states.NoSuchFile,
+    states.NotImplemented,
+    states.RuntimeException,
+)
 
 Int32s = npt.NDArray[np.int32]
 
 
 class OnnxEngine:
-    """A loaded graph. `threads` is its whole core set: more than one buys latency, not throughput."""
+    """A loaded graph. `threads` is its whole core set: more than one buys latency, not throughput.
+
+    Raises ModelDamaged where the graph or its weights cannot be loaded.
+    """
 
     def __init__(self, graph: Path, threads: int = 1) -> None:
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         # All else is the default on purpose: without the arena 12 % slower, without prepacked weights 13 %.
-        self._session = ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        try:
+            self._session = ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        except UNLOADABLE as bad:
+            raise ModelDamaged(f"{graph} cannot be loaded ({str(bad).splitlines()[0]}): build the model again") from bad
 
     @property
     def version(self) -> str:

@@ -8,7 +8,7 @@ from ostraka_shared.messages import Message
 
 HIGH_WATER_MARK = 1000
 """Messages. A worker holds a few requests at a time, so this is only reached while the gateway is away."""
-FLUSH_MS = 2000
+FLUSH_MS = 500
 RECONNECT_MS = 100
 RECONNECT_MAX_MS = 1000
 
@@ -55,7 +55,7 @@ class GatewayLink:
                 self.last_dropped = f"{bad.reason}: {bad}"
 
     def close(self) -> None:
-        """Waits up to 2 s for what was sent to leave."""
+        """Waits a moment for what was sent to leave; where nobody is left to take it, that is the price of leaving."""
         self._socket.close(linger=FLUSH_MS)
         self._context.term()
 

@@ -115,6 +115,7 @@ def test_a_known_path_keeps_its_allow_header():
     ("problem", "status", "code"),
     [
         (problems.not_found(), 404, "not_found"),
+        (problems.from_error(errors.BodyTooLarge("At most 1000 bytes.")), 413, "body_too_large"),
         (problems.unsupported_media_type("application/json"), 415, "unsupported_media_type"),
     ],
 )

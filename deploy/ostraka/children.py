@@ -1,0 +1,89 @@
+"""Starts child processes that cannot outlive this one, and knows what became of them."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from ostraka.restarts import RestartPolicy
+
+log = structlog.get_logger()
+
+_PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
+_libc = ctypes.CDLL(None, use_errno=True)
+
+CHILD_ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",  # numpy would start one thread a core, in each process
+    "OMP_NUM_THREADS": "1",
+    "ORT_DISABLE_TELEMETRY": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
+@dataclass(slots=True, eq=False)
+class Child:
+    """`command(incarnation)` is its argument list after the interpreter."""
+
+    name: str
+    command: Callable[[int], Sequence[str]]
+    policy: RestartPolicy
+    pass_fds: tuple[int, ...] = ()
+    incarnation: int = 0
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    started: float = 0.0
+    restart_at: float | None = None
+    is_given_up: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None
+
+    def start(self) -> None:
+        self.incarnation += 1
+        self.started = time.monotonic()
+        self.restart_at = None
+        self.process = subprocess.Popen(
+            [sys.executable, *self.command(self.incarnation)],
+            stdin=subprocess.DEVNULL,
+            pass_fds=self.pass_fds,
+            env=os.environ | CHILD_ENVIRONMENT,
+            process_group=0,  # Ctrl-C is for the supervisor, which drains in order
+            preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509  this process has one thread
+        )
+
+    def reap(self) -> int | None:
+        """The exit status of a process that has ended (negative for a signal), once; else None."""
+        if self.process is None or (code := self.process.poll()) is None:
+            return None
+        self.process = None
+        return code
+
+    def schedule_restart(self, *, has_been_ready: bool) -> None:
+        now = time.monotonic()
+        delay_s = self.policy.next_delay_s(now - self.started, has_been_ready=has_been_ready)
+        if delay_s is None:
+            self.is_given_up = True
+        else:
+            self.restart_at = now + delay_s
+
+    def send(self, number: signal.Signals) -> None:
+        if self.process:
+            self.process.send_signal(number)
+
+
+def _die_with(parent: int) -> Callable[[], None]:
+    """To run in the child before it becomes its program: killed when the parent dies, even of kill -9."""
+
+    def hook() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        if os.getppid() != parent:  # it died in between
+            os._exit(1)
+
+    return hook

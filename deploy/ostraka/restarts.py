@@ -1,0 +1,29 @@
+"""When a child that died is started again, and when that is pointless. Pure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+FIRST_DELAY_S = 0.1
+MAX_DELAY_S = 10.0
+STABLE_S = 30.0
+"""Up for so long, a child's next death is a new story."""
+CRASH_LIMIT = 8
+"""Quick deaths in a row: about 25 s of trying."""
+CRASH_LIMIT_AT_START = 2
+"""Before the cluster was ever ready, a death is most likely a wrong setting or model: say so soon."""
+
+
+@dataclass(slots=True)
+class RestartPolicy:
+    """One child's history. `jitter()` is in 0..1: it keeps children that died together from returning together."""
+
+    jitter: Callable[[], float]
+    quick_deaths: int = 0
+
+    def next_delay_s(self, uptime_s: float, *, has_been_ready: bool) -> float | None:
+        """How long to wait before the next start; None to give the child up."""
+        self.quick_deaths = 1 if uptime_s >= STABLE_S else self.quick_deaths + 1
+        if self.quick_deaths >= (CRASH_LIMIT if has_been_ready else CRASH_LIMIT_AT_START):
+            return None
+        delay_s: float = min(FIRST_DELAY_S * 2.0 ** (self.quick_deaths - 1), MAX_DELAY_S)
+        return delay_s * (0.5 + self.jitter() / 2)

@@ -1,0 +1,165 @@
+"""`ostraka serve`: one machine's cluster, from nothing to answering. Settings, then the steps before the supervisor."""
+
+import argparse
+import contextlib
+import os
+import random
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from ostraka.children import Child
+from ostraka.cores import CoreLayout, plan_cores, read_machine
+from ostraka.restarts import RestartPolicy
+from ostraka.supervisor import Supervisor
+from ostraka_gateway.config import DEFAULT_DEADLINE_MS, DEFAULT_QUEUE_TOKENS, GatewayConfig
+from ostraka_shared.addresses import check_endpoint, ipc_endpoint
+from ostraka_shared.errors import ConfigError
+from ostraka_shared.logs import configure_logs
+from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
+from ostraka_shared.options import add_options, option, read_settings, to_flags
+from ostraka_worker.build.builder import DEFAULT_PRECISION, PRECISIONS, ensure_embedded
+from ostraka_worker.build.progress import for_stderr
+from ostraka_worker.config import DEFAULT_BATCH_TOKENS, WorkerConfig
+
+log = structlog.get_logger()
+
+BACKLOG = 2048
+
+
+@dataclass(frozen=True)
+class ServeConfig:
+    host: str = option("127.0.0.1", "address to listen on")
+    port: int = option(8017, "port to listen on; 0 takes a free one")
+    workers: int | None = option(None, "worker processes; by default one for each core that may be used")
+    cores_per_worker: int = option(1, "cores of each worker: more answer one request sooner, but fewer in all")
+    model: str | None = option(None, "a model folder; by default the embedded model, built when it is missing")
+    precision: str = option(DEFAULT_PRECISION, "the embedded model's arithmetic", choices=PRECISIONS)
+    cache_dir: str = option("~/.cache/ostraka", "where downloads and built models are kept")
+    batch_tokens: int = option(DEFAULT_BATCH_TOKENS, "most tokens a worker reads together in one batch")
+    queue_tokens: int = option(DEFAULT_QUEUE_TOKENS, "most tokens waiting for a worker; more is refused with 529")
+    deadline_ms: int = option(DEFAULT_DEADLINE_MS, "how long a request may take, unless its x-deadline-ms differs")
+    grace_s: float = option(25.0, "how long a drain may take before what is left is killed, in seconds")
+    run_dir: str | None = option(None, "folder for the workers' socket, mode 0700; by default a fresh one")
+    log_format: str = option("auto", "how log lines look; auto: text on a terminal", choices=("auto", "json", "text"))
+    log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ValueError(f"--port must be from 0 to 65535, not {self.port}")
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, ServeConfig)
+
+
+def run(values: argparse.Namespace) -> int:
+    """Raises OstrakaError for whatever stands in the way."""
+    configure_logs("supervisor", values.log_format, values.log_level)
+    config = read_settings(ServeConfig, values)
+    layout = plan_cores(read_machine(), workers=config.workers, cores_per_worker=config.cores_per_worker)
+    with listen(config.host, config.port):
+        pass  # a taken port is said before minutes of building, not after
+    folder = find_model(config)
+    log.info("model", name=folder.spec.name, precision=folder.spec.precision, path=str(folder.path))
+    verify_folder(folder)
+    log.info("cores", workers=len(layout.workers), layout=layout.notes)
+    with listen(config.host, config.port) as listener, private_run_dir(config.run_dir) as run_dir:
+        os.sched_setaffinity(0, layout.gateway)
+        return build_supervisor(config, folder, layout, listener, run_dir).run()
+
+
+def find_model(config: ServeConfig) -> ModelFolder:
+    if config.model is not None:
+        return open_folder(Path(config.model).expanduser())
+    return ensure_embedded(Path(config.cache_dir).expanduser(), config.precision, for_stderr())
+
+
+@contextlib.contextmanager
+def listen(host: str, port: int) -> Iterator[socket.socket]:
+    """The supervisor holds the listening socket, so that clients wait, not fail, while a gateway is restarted."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+            listener.listen(BACKLOG)
+        except OSError as bad:
+            raise ConfigError(
+                f"cannot listen on http://{host}:{port}: the port is in use or the address is not this machine's "
+                f"({bad.strerror})"
+            ) from bad
+        yield listener
+
+
+@contextlib.contextmanager
+def private_run_dir(asked: str | None) -> Iterator[Path]:
+    """A fresh folder is ours to remove; one that was asked for stays."""
+    if asked is not None:
+        folder = Path(asked).expanduser()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_endpoint(ipc_endpoint(folder))
+        yield folder
+        return
+    fresh = Path(tempfile.mkdtemp(prefix="ostraka-", dir=os.environ.get("XDG_RUNTIME_DIR")))
+    try:
+        yield fresh
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def build_supervisor(
+    config: ServeConfig, folder: ModelFolder, layout: CoreLayout, listener: socket.socket, run_dir: Path
+) -> Supervisor:
+    endpoint, cluster_id = ipc_endpoint(run_dir), secrets.token_hex(8)
+    gateway = GatewayConfig(
+        workers_at=endpoint,
+        model=str(folder.path),
+        listen_fd=listener.fileno(),
+        cluster_id=cluster_id,
+        deadline_ms=config.deadline_ms,
+        queue_tokens=config.queue_tokens,
+        grace_s=config.grace_s,
+        log_format=config.log_format,
+        log_level=config.log_level,
+    )
+    gateway_child = Child(
+        "gateway",
+        lambda _: ["-m", "ostraka_gateway", *to_flags(gateway)],
+        RestartPolicy(random.random),
+        pass_fds=(listener.fileno(),),
+    )
+    workers = [
+        _worker_child(number, cores if layout.is_pinned else (), config, folder, endpoint, cluster_id)
+        for number, cores in enumerate(layout.workers)
+    ]
+    host, port = listener.getsockname()[:2]
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    shown = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return Supervisor(gateway_child, workers, (reachable, port), shown, config.grace_s)
+
+
+def _worker_child(
+    number: int, cores: tuple[int, ...], config: ServeConfig, folder: ModelFolder, endpoint: str, cluster_id: str
+) -> Child:
+    def command(incarnation: int) -> list[str]:
+        worker = WorkerConfig(
+            gateway=endpoint,
+            model=str(folder.path),
+            worker_id=f"w{number}",
+            cluster_id=cluster_id,
+            incarnation=incarnation,
+            cores=cores,
+            batch_tokens=config.batch_tokens,
+            log_format=config.log_format,
+            log_level=config.log_level,
+        )
+        return ["-m", "ostraka_worker", *to_flags(worker)]
+
+    return Child(f"w{number}", command, RestartPolicy(random.random))

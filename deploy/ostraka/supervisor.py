@@ -1,0 +1,163 @@
+"""Keeps one gateway and N workers running, and takes them down in order. Holds no request.
+
+    starting ──first worker ready──► serving ──SIGTERM, SIGINT──► gateway drains ──► workers drain ──► exit 0
+        └── a child that cannot be kept up ──► everything is ended ──► exit 1
+    a second signal, or the grace period's end: what is left is killed
+
+One thread, one wait: signals are blocked and taken one by one, so nothing happens at a place not written here.
+"""
+
+import http.client
+import json
+import signal
+import time
+from collections.abc import Sequence
+from enum import Enum, auto
+
+import structlog
+
+from ostraka.children import Child
+
+log = structlog.get_logger()
+
+SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+STARTING_POLL_S = 0.1
+SERVING_POLL_S = 1.0
+PROBE_TIMEOUT_S = 0.5
+EXIT_FAILED = 1
+
+
+class Phase(Enum):
+    STARTING = auto()
+    SERVING = auto()
+    DRAINING_GATEWAY = auto()
+    DRAINING_WORKERS = auto()
+
+
+class Supervisor:
+    """`address` is where the gateway listens, as this machine reaches it; `url` as it is shown."""
+
+    def __init__(
+        self, gateway: Child, workers: Sequence[Child], address: tuple[str, int], url: str, grace_s: float
+    ) -> None:
+        self._gateway = gateway
+        self._workers = list(workers)
+        self._address = address
+        self._url = url
+        self._grace_s = grace_s
+        self._phase = Phase.STARTING
+        self._begun = time.monotonic()
+        self._drain_ends = float("inf")
+        self._shown_ready = -1
+        self._exit_code = 0
+
+    def run(self) -> int:
+        """Until told to stop, or until a child cannot be kept up. Returns the exit code."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        for child in self._children():
+            child.start()
+        try:
+            while any(child.is_running for child in self._children()) or self._phase in (Phase.STARTING, Phase.SERVING):
+                self._turn()
+        finally:
+            self._kill_all()
+        log.info("stopped", exit_code=self._exit_code)
+        return self._exit_code
+
+    def _children(self) -> list[Child]:
+        return [self._gateway, *self._workers]
+
+    def _turn(self) -> None:
+        found = signal.sigtimedwait(SIGNALS, self._wait_s())
+        if found and found.si_signo != signal.SIGCHLD:
+            self._on_stop_signal(signal.Signals(found.si_signo))
+        for child in self._children():
+            if (code := child.reap()) is not None:
+                self._on_exit(child, code)
+        self._start_due()
+        if self._phase is Phase.STARTING:
+            self._show_progress()
+        if self._phase is Phase.DRAINING_GATEWAY and not self._gateway.is_running:
+            self._drain_workers()
+        if time.monotonic() > self._drain_ends:
+            log.warning("grace_period_over", still_running=[c.name for c in self._children() if c.is_running])
+            self._exit_code = EXIT_FAILED
+            self._kill_all()
+
+    def _wait_s(self) -> float:
+        poll_s = STARTING_POLL_S if self._phase is Phase.STARTING else SERVING_POLL_S
+        due = [child.restart_at for child in self._children() if child.restart_at is not None]
+        until_s = min([self._drain_ends, *due]) - time.monotonic()
+        return max(0.0, min(poll_s, until_s))
+
+    def _on_exit(self, child: Child, code: int) -> None:
+        if self._phase in (Phase.DRAINING_GATEWAY, Phase.DRAINING_WORKERS):
+            log.debug("child_stopped", child=child.name, code=code)
+            return
+        child.schedule_restart(has_been_ready=self._phase is Phase.SERVING)
+        log.warning("child_exited", child=child.name, code=_describe_exit(code), given_up=child.is_given_up)
+        if self._gateway.is_given_up or all(worker.is_given_up for worker in self._workers):
+            log.error("cannot_keep_up", child=child.name, hint="its own lines above say why")
+            self._exit_code = EXIT_FAILED
+            self._start_drain()
+
+    def _start_due(self) -> None:
+        if self._phase in (Phase.DRAINING_GATEWAY, Phase.DRAINING_WORKERS):
+            return
+        now = time.monotonic()
+        for child in self._children():
+            if child.restart_at is not None and child.restart_at <= now:
+                child.start()
+
+    def _on_stop_signal(self, number: signal.Signals) -> None:
+        if self._phase in (Phase.STARTING, Phase.SERVING):
+            log.info("stopping", signal=number.name, grace_s=self._grace_s)
+            self._start_drain()
+        else:
+            log.warning("stopping_now", signal=number.name)
+            self._exit_code = EXIT_FAILED
+            self._kill_all()
+
+    def _start_drain(self) -> None:
+        """The gateway first: it takes nothing new and waits for its answers, which the workers still give."""
+        self._phase = Phase.DRAINING_GATEWAY
+        self._drain_ends = time.monotonic() + self._grace_s
+        self._gateway.send(signal.SIGTERM)
+
+    def _drain_workers(self) -> None:
+        self._phase = Phase.DRAINING_WORKERS
+        for worker in self._workers:
+            worker.send(signal.SIGTERM)
+
+    def _kill_all(self) -> None:
+        for child in self._children():
+            child.send(signal.SIGKILL)
+            if child.process:
+                child.process.wait()
+                child.process = None
+        self._drain_ends = float("inf")
+
+    def _show_progress(self) -> None:
+        ready, wanted = self._count_ready(), sum(not worker.is_given_up for worker in self._workers)
+        if ready is None or ready == self._shown_ready:
+            return
+        self._shown_ready = ready
+        log.info("workers_loading" if ready < wanted else "workers_ready", ready=ready, of=wanted)
+        if ready >= wanted:
+            self._phase = Phase.SERVING
+            log.info("listening", url=self._url, startup_s=round(time.monotonic() - self._begun, 2))
+
+    def _count_ready(self) -> int | None:
+        """As the gateway's own readiness page says; None while it does not answer."""
+        connection = http.client.HTTPConnection(*self._address, timeout=PROBE_TIMEOUT_S)
+        try:
+            connection.request("GET", "/readyz")
+            return int(json.loads(connection.getresponse().read())["ready_workers"])
+        except (OSError, http.client.HTTPException, ValueError, KeyError):
+            return None
+        finally:
+            connection.close()
+
+
+def _describe_exit(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else str(code)

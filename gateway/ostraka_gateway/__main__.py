@@ -1,0 +1,107 @@
+"""`python -m ostraka_gateway`: one gateway process. Exit codes: 0 drained, 1 cannot serve."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+import uvicorn
+import uvloop
+
+from ostraka_gateway.app import Gateway, create_app
+from ostraka_gateway.cluster import Cluster
+from ostraka_gateway.config import GatewayConfig
+from ostraka_gateway.metrics import Metrics
+from ostraka_gateway.roster import Roster
+from ostraka_gateway.served_model import ServedModel
+from ostraka_shared.addresses import check_endpoint
+from ostraka_shared.errors import OstrakaError
+from ostraka_shared.logs import configure_logs
+from ostraka_shared.model_folder import open_folder
+from ostraka_shared.options import add_options, build_parser, read_settings
+
+log = structlog.get_logger()
+
+KEEP_ALIVE_S = 60
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = build_parser("ostraka_gateway", "The HTTP side: takes requests and gives them to workers.")
+    add_options(parser, GatewayConfig)
+    values = parser.parse_args(argv)
+    configure_logs("gateway", values.log_format, values.log_level)
+    # Two threads of ours tokenize; the package's own pool, one thread a core, would fight the workers for theirs.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    try:
+        config = read_settings(GatewayConfig, values)
+        check_endpoint(config.workers_at)
+        uvloop.run(serve(config))
+    except (OstrakaError, OSError) as bad:
+        log.error("cannot_serve", error=type(bad).__name__, detail=str(bad))
+        return 1
+    return 0
+
+
+async def serve(config: GatewayConfig) -> None:
+    gateway = build_gateway(config)
+    gateway.cluster.start(config.workers_at)
+    server = Server(
+        uvicorn.Config(
+            create_app(gateway),
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=max(1, round(config.grace_s)),
+        )
+    )
+    loop = asyncio.get_running_loop()
+    for stop in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(stop, _stop, gateway, server)
+    log.info("serving", model=gateway.model.name, fingerprint=gateway.model.folder.fingerprint[:12])
+    await server.serve(sockets=[socket.socket(fileno=config.listen_fd)])
+    gateway.cluster.stop()
+    gateway.tokenizer_pool.shutdown(cancel_futures=True)
+    log.info("stopped", abandoned_requests=gateway.cluster.dispatcher.in_flight_requests)
+
+
+def build_gateway(config: GatewayConfig) -> Gateway:
+    model = ServedModel(open_folder(Path(config.model)))
+    roster = Roster(config.cluster_id, model.folder.fingerprint, config.heartbeat_ms / 1000)
+    cluster = Cluster(roster, Metrics(), config.heartbeat_ms, config.queue_tokens)
+    return Gateway(
+        model=model,
+        cluster=cluster,
+        tokenizer_pool=ThreadPoolExecutor(config.tokenizer_threads, thread_name_prefix="tokenizer"),
+        deadline_ms=config.deadline_ms,
+        started=datetime.now(UTC).date().isoformat(),
+    )
+
+
+class Server(uvicorn.Server):
+    """uvicorn's own handlers raise the signal again once it has stopped; a drained gateway exits 0 instead."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _stop(gateway: Gateway, server: uvicorn.Server) -> None:
+    """The first signal drains: not ready, no new connections, what is in flight is answered. The second leaves now."""
+    if gateway.is_draining:
+        server.force_exit = True
+    gateway.is_draining = True
+    server.should_exit = True
+    log.info("draining", in_flight_requests=gateway.cluster.dispatcher.in_flight_requests)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

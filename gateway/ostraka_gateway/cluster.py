@@ -1,0 +1,138 @@
+"""The gateway's side of the cluster: hears the workers, keeps the roster true, and tells the dispatcher."""
+
+import asyncio
+
+import structlog
+
+from ostraka_gateway.dispatcher import Dispatcher
+from ostraka_gateway.metrics import Metrics
+from ostraka_gateway.process_watch import ProcessWatch
+from ostraka_gateway.roster import Roster, Worker
+from ostraka_gateway.transport import WorkerSocket
+from ostraka_shared.errors import WireError
+from ostraka_shared.messages import (
+    Beat,
+    Bye,
+    Drain,
+    Failed,
+    Hello,
+    Message,
+    Ready,
+    Refused,
+    Result,
+    Started,
+    Welcome,
+)
+
+log = structlog.get_logger()
+
+JUDGE_PER_HEARTBEAT = 4
+
+
+class Cluster:
+    """Lives on one event loop: `start`, then `dispatcher.ask` as often as wanted, then `stop`."""
+
+    def __init__(self, roster: Roster, metrics: Metrics, heartbeat_ms: int, queue_tokens: int) -> None:
+        self.roster = roster
+        self.metrics = metrics
+        self._heartbeat_ms = heartbeat_ms
+        self._socket = WorkerSocket(self._on_message, self._on_garbage)
+        self._watch = ProcessWatch()
+        self.dispatcher = Dispatcher(roster, metrics, self._socket.send, self._on_unreachable, queue_tokens)
+        self._judge_timer: asyncio.TimerHandle | None = None
+        self._garbage_reasons: set[str] = set()
+
+    def start(self, endpoint: str) -> None:
+        self._socket.bind(endpoint)
+        self._judge()
+
+    def stop(self) -> None:
+        if self._judge_timer:
+            self._judge_timer.cancel()
+        for worker in list(self.roster):
+            self._watch.remove(worker.identity)
+        self._socket.close()
+
+    def _on_message(self, identity: bytes, message: Message) -> None:
+        if isinstance(message, Hello):
+            self._greet(identity, message)
+            return
+        worker = self.roster.find(identity)
+        if worker is None:
+            # A worker from before this gateway's own start, or one we gave up: it may join again.
+            self.metrics.dropped_frames.labels("wrong_peer").inc()
+            self._socket.send(identity, Refused("unknown_worker", "say HELLO first"))
+            return
+        now = asyncio.get_running_loop().time()
+        if worker.running_tokens:
+            self.roster.call_ended(worker, now)
+        self.roster.heard(worker, now)
+        self._act(worker, message)
+        self.dispatcher.pump()
+
+    def _act(self, worker: Worker, message: Message) -> None:
+        match message:
+            case Result():
+                self.dispatcher.answered(worker, message)
+            case Failed():
+                self.dispatcher.failed(worker, message)
+            case Started():
+                self.roster.started(worker, message)
+            case Beat():
+                worker.beat = message
+            case Ready():
+                self.roster.ready(worker, message)
+                log.info("worker_ready", worker=worker.hello.worker_id, cores=worker.hello.cores)
+            case Drain():
+                self.roster.drain(worker)
+            case Bye():
+                self._lose(worker, "bye")
+            case _:
+                self.metrics.dropped_frames.labels("wrong_peer").inc()
+
+    def _greet(self, identity: bytes, hello: Hello) -> None:
+        if refusal := self.roster.refusal(hello):
+            log.warning("worker_refused", worker=hello.worker_id, code=refusal.code)
+            self._socket.send(identity, refusal)
+            return
+        for earlier in self.roster.earlier_ones(identity, hello):
+            self._lose(earlier, "replaced")
+        worker = self.roster.join(identity, hello, asyncio.get_running_loop().time())
+        self._watch.add(identity, hello.host, hello.pid, lambda: self._lose(worker, "exit"))
+        self._socket.send(identity, Welcome(self._heartbeat_ms))
+        log.info("worker_joined", worker=hello.worker_id, incarnation=hello.incarnation, pid=hello.pid)
+
+    def _lose(self, worker: Worker, reason: str) -> None:
+        """Idempotent: an exit may be noticed by its pidfd, its silence and its successor."""
+        if self.roster.find(worker.identity) is not worker:
+            return
+        if reason == "exit":
+            self._socket.take_arrived()  # what it said before it died still counts
+            if self.roster.find(worker.identity) is not worker:
+                return
+        self.roster.remove(worker, asyncio.get_running_loop().time())
+        self._watch.remove(worker.identity)
+        if reason != "bye":
+            self.metrics.lost_workers.labels(reason).inc()
+            log.warning("worker_lost", worker=worker.hello.worker_id, reason=reason, held_requests=len(worker.held))
+        self.dispatcher.take_back(worker, reason, is_crash=reason != "bye")
+        self.dispatcher.pump()
+
+    def _on_unreachable(self, worker: Worker) -> None:
+        self._lose(worker, "unreachable")
+
+    def _judge(self) -> None:
+        # First what has arrived: if this process itself was stopped, its workers were not silent.
+        loop = asyncio.get_running_loop()
+        self._socket.take_arrived()
+        for worker in self.roster.judge(loop.time()):
+            self._watch.kill(worker.identity)
+            self._lose(worker, "silent")
+        self._judge_timer = loop.call_later(self._heartbeat_ms / 1000 / JUDGE_PER_HEARTBEAT, self._judge)
+
+    def _on_garbage(self, identity: bytes, bad: WireError) -> None:
+        """Counted each time, logged once a reason: a broken peer must not fill the disk."""
+        self.metrics.dropped_frames.labels(bad.reason).inc()
+        if bad.reason not in self._garbage_reasons:
+            self._garbage_reasons.add(bad.reason)
+            log.warning("frame_dropped", reason=bad.reason, detail=str(bad), peer=identity[:40].hex())

@@ -1,0 +1,32 @@
+"""A gateway's settings, given by its supervisor on the command line."""
+
+from dataclasses import dataclass
+
+from ostraka_shared.options import option, required
+
+DEFAULT_DEADLINE_MS = 9000
+"""The official SDKs give up after 10 s and then try again: an answer after that is work for nobody."""
+DEFAULT_QUEUE_TOKENS = 200_000
+"""A bound on memory; the predicted wait refuses long before."""
+
+
+@dataclass(frozen=True)
+class GatewayConfig:
+    workers_at: str = required("the endpoint workers dial, ipc:// or tcp:// on loopback")
+    model: str = required("the model folder; its weights are not read here")
+    listen_fd: int = required("an open listening socket, inherited from the supervisor")
+    cluster_id: str = option("local", "workers that name another cluster are refused")
+    deadline_ms: int = option(DEFAULT_DEADLINE_MS, "how long a request may take, unless its x-deadline-ms says less")
+    queue_tokens: int = option(DEFAULT_QUEUE_TOKENS, "most tokens waiting for a worker; more is refused with 529")
+    heartbeat_ms: int = option(500, "how long an idle worker may be silent")
+    tokenizer_threads: int = option(2, "threads that turn text into tokens")
+    grace_s: float = option(20.0, "how long a drain may take, in seconds")
+    log_format: str = option("auto", "how log lines look", choices=("auto", "json", "text"))
+    log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
+
+    def __post_init__(self) -> None:
+        for name in ("deadline_ms", "queue_tokens", "heartbeat_ms", "tokenizer_threads"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"--{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}")
+        if self.grace_s < 0:
+            raise ValueError(f"--grace-s must not be negative, not {self.grace_s}")

@@ -1,0 +1,52 @@
+"""Around every response: its request id, its place in the metrics, and JSON even where the server itself failed."""
+
+import secrets
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ostraka_gateway.metrics import Metrics
+from ostraka_gateway.problems import from_error
+
+log = structlog.get_logger()
+
+REQUEST_ID_HEADER = "x-typesafe-request-id"
+ROUTES = frozenset({"/v1/systemone", "/v1/models", "/health", "/livez", "/readyz", "/metrics", "/openapi.json"})
+"""Metric labels; any other path is "other", so that a scanner cannot multiply the series."""
+
+
+class Envelope:
+    """Plain ASGI: starlette's BaseHTTPMiddleware would start a task for each request."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = f"req_{secrets.token_hex(12)}"
+        scope.setdefault("state", {})["request_id"] = request_id
+        status = 0
+
+        async def send_marked(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (REQUEST_ID_HEADER.encode(), request_id.encode())]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_marked)
+        except Exception as bad:
+            log.exception("request_crashed", request=request_id)
+            if status:
+                raise  # half a response is out: only a closed connection tells the client
+            problem = from_error(bad)
+            headers = [(name.encode(), value.encode()) for name, value in problem.headers.items()]
+            await send_marked({"type": "http.response.start", "status": problem.status, "headers": headers})
+            await send({"type": "http.response.body", "body": problem.body})
+        finally:
+            route = scope["path"] if scope["path"] in ROUTES else "other"
+            self._metrics.requests.labels(route, str(status)).inc()

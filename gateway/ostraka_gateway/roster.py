@@ -1,0 +1,172 @@
+"""The workers as the gateway sees them, and when one is no longer to be trusted.
+
+    hello ──► STARTING ──ready──► READY ◄──heard──┐
+                  │                │ └──silent──► SUSPECT      no new work
+                  │              drain              │
+                  │                ▼                │
+                  │             DRAINING            │          finishes what it holds
+                  └───────┬────────┴────────────────┘
+                  bye, exit, a newer incarnation, silent for too long: out of the roster
+
+Pure: time comes in as `now`, in seconds of any monotonic clock. A worker is silent only if its inference loop is: each
+message it sends comes from there. A call's size says how long silence may last.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ostraka_shared.messages import Beat, Hello, Ready, Refused, Started
+
+LOAD_S = 300.0
+"""How long a worker may take from HELLO to READY: a large model from a cold disk."""
+SUSPECT_BEATS = 2.0
+LOST_CALLS = 3.0
+LOST_BEATS = 4.0
+RATE_WEIGHT = 0.2
+"""Of the newest call, in a worker's smoothed tokens a second."""
+
+
+class WorkerState(StrEnum):
+    STARTING = "starting"
+    READY = "ready"
+    SUSPECT = "suspect"
+    DRAINING = "draining"
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """`held` maps each request sent to this worker and not yet answered by it to its tokens: what is outstanding is
+    counted when it is sent, never taken from reports. `started` are the requests of the running call."""
+
+    identity: bytes
+    hello: Hello
+    last_heard: float
+    state: WorkerState = WorkerState.STARTING
+    credit_tokens: int = 0
+    engine: str = ""
+    held: dict[str, int] = field(default_factory=dict)
+    outstanding_tokens: int = 0
+    started: tuple[str, ...] = ()
+    running_tokens: int = 0
+    tokens_per_s: float = 0.0
+    last_turn: int = 0
+    beat: Beat | None = None
+
+    def hold(self, request_id: str, tokens: int, turn: int) -> None:
+        self.held[request_id] = tokens
+        self.outstanding_tokens += tokens
+        self.last_turn = turn
+
+    def release(self, request_id: str) -> None:
+        self.outstanding_tokens -= self.held.pop(request_id, 0)
+
+
+class Roster:
+    """`heartbeat_s` is what workers are told to keep."""
+
+    def __init__(self, cluster_id: str, fingerprint: str, heartbeat_s: float) -> None:
+        self._cluster_id = cluster_id
+        self._fingerprint = fingerprint
+        self._heartbeat_s = heartbeat_s
+        self._workers: dict[bytes, Worker] = {}
+        self._last_incarnation: dict[str, int] = {}
+        self.restarts: dict[str, int] = {}
+        self.last_departure = float("-inf")
+
+    def __iter__(self) -> Iterator[Worker]:
+        return iter(self._workers.values())
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def find(self, identity: bytes) -> Worker | None:
+        return self._workers.get(identity)
+
+    def refusal(self, hello: Hello) -> Refused | None:
+        """Why this worker must not join: said to it, for its log."""
+        if hello.cluster_id != self._cluster_id:
+            return Refused("wrong_cluster", f"this gateway serves cluster {self._cluster_id!r}")
+        if hello.fingerprint != self._fingerprint:
+            return Refused("wrong_model", f"this gateway serves the model with fingerprint {self._fingerprint}")
+        if hello.incarnation < self._last_incarnation.get(hello.worker_id, 0):
+            return Refused("stale_incarnation", f"a newer {hello.worker_id} has been here")
+        return None
+
+    def earlier_ones(self, identity: bytes, hello: Hello) -> list[Worker]:
+        """Those a HELLO shows to be gone: the same worker before its restart, or before it lost its memory of us."""
+        return [w for w in self if w.hello.worker_id == hello.worker_id or w.identity == identity]
+
+    def join(self, identity: bytes, hello: Hello, now: float) -> Worker:
+        """After `refusal` found nothing and `earlier_ones` were removed."""
+        before = self._last_incarnation.get(hello.worker_id)
+        self.restarts.setdefault(hello.worker_id, 0)
+        if before is not None and hello.incarnation > before:
+            self.restarts[hello.worker_id] += 1
+        self._last_incarnation[hello.worker_id] = hello.incarnation
+        worker = self._workers[identity] = Worker(identity, hello, now)
+        return worker
+
+    def remove(self, worker: Worker, now: float) -> None:
+        del self._workers[worker.identity]
+        self.last_departure = now
+
+    def heard(self, worker: Worker, now: float) -> None:
+        worker.last_heard = now
+        if worker.state is WorkerState.SUSPECT:
+            worker.state = WorkerState.READY
+
+    def ready(self, worker: Worker, ready: Ready) -> None:
+        worker.engine, worker.credit_tokens = ready.engine, ready.credit_tokens
+        if worker.state is WorkerState.STARTING:
+            worker.state = WorkerState.READY
+
+    def started(self, worker: Worker, started: Started) -> None:
+        worker.started, worker.running_tokens = started.request_ids, started.tokens
+
+    def call_ended(self, worker: Worker, now: float) -> None:
+        """To be told of whatever a worker sends after STARTED, before `heard`: the time between is the call's."""
+        if worker.running_tokens and now > worker.last_heard:
+            rate = worker.running_tokens / (now - worker.last_heard)
+            old = worker.tokens_per_s or rate
+            worker.tokens_per_s = old + RATE_WEIGHT * (rate - old)
+        worker.started, worker.running_tokens = (), 0
+
+    def drain(self, worker: Worker) -> None:
+        worker.state = WorkerState.DRAINING
+
+    def judge(self, now: float) -> list[Worker]:
+        """Makes silent workers suspect, and returns those silent for too long: lost."""
+        lost = []
+        for worker in self:
+            silent_s = now - worker.last_heard
+            if silent_s > self._lost_after_s(worker):
+                lost.append(worker)
+            elif silent_s > self._suspect_after_s(worker) and worker.state is WorkerState.READY:
+                worker.state = WorkerState.SUSPECT
+        return lost
+
+    def ready_workers(self) -> list[Worker]:
+        return [worker for worker in self if worker.state is WorkerState.READY]
+
+    def tokens_per_s(self) -> float:
+        """What the ready workers answer together, as measured; 0 before the first answer."""
+        return sum(worker.tokens_per_s for worker in self.ready_workers())
+
+    def expects_worker(self, now: float, patience_s: float) -> bool:
+        """A worker is here, on its way, or left so recently that its replacement may be."""
+        return any(w.state is not WorkerState.DRAINING for w in self) or now - self.last_departure < patience_s
+
+    def _suspect_after_s(self, worker: Worker) -> float:
+        return SUSPECT_BEATS * self._heartbeat_s + patience_s(worker.running_tokens)
+
+    def _lost_after_s(self, worker: Worker) -> float:
+        if worker.state is WorkerState.STARTING:
+            return LOAD_S
+        return LOST_BEATS * self._heartbeat_s + LOST_CALLS * patience_s(worker.running_tokens)
+
+
+def patience_s(tokens: int) -> float:
+    """The longest a call of so many tokens should take: twice what fp32 needs on one core, for the linear layers
+    (350 tokens a second) and for attention (67 ms a layer at 1,024 tokens, 30 layers, quadratic)."""
+    return 2 * (tokens / 350 + 30 * 0.067 * (tokens / 1024) ** 2)

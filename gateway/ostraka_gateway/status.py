@@ -1,0 +1,99 @@
+"""What the server says of itself: health, probes, models. Reads counters; never loads, hashes or tokenizes."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ostraka_gateway.roster import Worker
+
+if TYPE_CHECKING:
+    from ostraka_gateway.app import Gateway
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    status: int
+    body: bytes
+
+
+def livez(_: "Gateway") -> Page:
+    """Answered at all, the event loop is alive."""
+    return _page(200, {"status": "alive"})
+
+
+def readyz(gateway: "Gateway") -> Page:
+    state = _state(gateway)
+    ready = len(gateway.cluster.roster.ready_workers())
+    return _page(200 if state == "ready" else 503, {"status": state, "ready_workers": ready})
+
+
+def health(gateway: "Gateway") -> Page:
+    """The fields jev has, in its order, and then the cluster's."""
+    roster, folder = gateway.cluster.roster, gateway.model.folder
+    workers = sorted(roster, key=lambda worker: worker.hello.worker_id)
+    runtime, _, version = next((w.engine for w in workers if w.engine), "").partition(" ")
+    return _page(
+        200,
+        {
+            "status": _state(gateway),
+            "model": gateway.model.name,
+            "model_files": folder.hashes,
+            "fingerprint": folder.fingerprint,
+            "engine": {
+                "runtime": runtime,
+                "version": version,
+                "device": "cpu",
+                "model_dir": str(folder.path),
+                "precision": folder.spec.precision,
+                "batched_requests": sum(w.beat.batched_requests for w in workers if w.beat),
+            },
+            "queued_requests": gateway.cluster.dispatcher.queued_requests,
+            "queued_tokens": gateway.cluster.dispatcher.queued_tokens,
+            "in_flight_requests": gateway.cluster.dispatcher.in_flight_requests,
+            "tokens_per_s": round(roster.tokens_per_s(), 1),
+            "workers": [_describe(worker, roster.restarts[worker.hello.worker_id]) for worker in workers],
+        },
+    )
+
+
+def models(gateway: "Gateway") -> Page:
+    served = f"{gateway.model.name}, answered on CPUs in {gateway.model.folder.spec.precision}"
+    alias = f"Another name for {gateway.model.name}, for clients that ask for the newest model"
+    listed = [(gateway.model.name, served), ("jev-latest", alias)]
+    return _page(200, {"models": [{"name": n, "description": d, "release_date": gateway.started} for n, d in listed]})
+
+
+def _state(gateway: "Gateway") -> str:
+    if gateway.is_draining:
+        return "draining"
+    return "ready" if gateway.cluster.roster.ready_workers() else "starting"
+
+
+def _describe(worker: Worker, restarts: int) -> dict[str, Any]:
+    beat = worker.beat
+    return {
+        "worker": worker.hello.worker_id,
+        "state": worker.state.value,
+        "pid": worker.hello.pid,
+        "cores": worker.hello.cores,
+        "restarts": restarts,
+        "in_flight_requests": len(worker.held),
+        "in_flight_tokens": worker.outstanding_tokens,
+        "running_tokens": worker.running_tokens,
+        "tokens_per_s": round(worker.tokens_per_s, 1),
+        "batches_done": beat.batches_done if beat else 0,
+        "rss_bytes": beat.rss_bytes if beat else 0,
+    }
+
+
+def _page(status: int, content: Any) -> Page:
+    return Page(status, json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+PAGES: dict[str, Callable[[Any], Page]] = {
+    "/v1/models": models,
+    "/health": health,
+    "/livez": livez,
+    "/readyz": readyz,
+}

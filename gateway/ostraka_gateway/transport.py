@@ -1,0 +1,86 @@
+"""The gateway's end of the wire: one ROUTER that workers dial, on the event loop. It knows bytes and identities."""
+
+import asyncio
+from collections.abc import Callable
+
+import zmq
+
+from ostraka_shared.codec import MAX_FRAME_BYTES, decode, encode
+from ostraka_shared.errors import WireError
+from ostraka_shared.messages import Message
+
+HIGH_WATER_MARK = 1000
+"""Messages to one worker. Its credit keeps it far below."""
+HEARTBEAT_IVL_MS = 500
+HEARTBEAT_TIMEOUT_MS = 1500
+"""ZMTP's own heartbeat notices a cut link on tcp; it says nothing of the inference loop."""
+TURN_MESSAGES = 200
+"""Messages taken before other tasks of the event loop get their turn."""
+
+
+class WorkerSocket:
+    """`on_message(identity, message)` and `on_garbage(identity, error)` are called on the event loop."""
+
+    def __init__(
+        self, on_message: Callable[[bytes, Message], None], on_garbage: Callable[[bytes, WireError], None]
+    ) -> None:
+        self._on_message = on_message
+        self._on_garbage = on_garbage
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
+        self._socket.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
+        self._socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_IVL_MS)
+        self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+        self._loop: asyncio.AbstractEventLoop
+
+    def bind(self, endpoint: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._socket.bind(endpoint)
+        self._loop.add_reader(self._socket.FD, self.take_arrived)
+
+    def send(self, identity: bytes, message: Message) -> bool:
+        """False if the worker cannot be reached: its link is gone, or full because it takes nothing."""
+        try:
+            self._socket.send_multipart((identity, encode(message)), zmq.NOBLOCK)
+        except zmq.ZMQError:
+            return False
+        finally:
+            # The descriptor is edge-triggered: sending may use up the signal that something has arrived.
+            self._loop.call_soon(self.take_arrived)
+        return True
+
+    def take_arrived(self) -> None:
+        """Everything that is here, up to a turn's worth."""
+        for _ in range(TURN_MESSAGES):
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            except zmq.ZMQError:
+                return  # closed meanwhile
+            self._take(frames)
+        self._loop.call_soon(self.take_arrived)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._socket.FD)
+        self._socket.close(linger=0)
+        self._context.term()
+
+    def _take(self, frames: list[bytes]) -> None:
+        identity, *payload = frames
+        try:
+            message = decode(_single(payload))
+        except WireError as bad:
+            self._on_garbage(identity, bad)
+        else:
+            self._on_message(identity, message)
+
+
+def _single(payload: list[bytes]) -> bytes:
+    if len(payload) != 1:
+        raise WireError("garbage", f"a message of {len(payload)} frames")
+    return payload[0]
