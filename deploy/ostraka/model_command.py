@@ -1,0 +1,138 @@
+"""`ostraka model build|list|verify`: what a person does with model folders."""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from ostraka_shared.errors import ConfigError, EngineFailed, ModelError, OstrakaError
+from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
+from ostraka_worker.build.builder import (
+    DEFAULT_ANSWERS,
+    DEFAULT_PRECISION,
+    EMBEDDED_NAME,
+    PRECISIONS,
+    build_embedded,
+    build_file,
+    model_path,
+)
+from ostraka_worker.build.progress import for_stderr
+from ostraka_worker.engine import Prompt
+from ostraka_worker.onnx_engine import OnnxEngine
+
+DEFAULT_CACHE_DIR = Path("~/.cache/ostraka")
+PROBE = "<evidence>\nThe shop is open.\n</evidence>\n\nQuestion: Is the shop open?\nAnswer:"
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="model_command", required=True, metavar="build|list|verify")
+    _register_build(commands.add_parser("build", help="build a model folder; the embedded model without SOURCE"))
+    listing = commands.add_parser("list", help="the model folders in the cache")
+    _add_cache_dir(listing)
+    verify = commands.add_parser("verify", help="hash a model folder's files, load it and ask it once")
+    verify.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="default: the embedded model's folder")
+    _add_cache_dir(verify)
+
+
+def run(args: argparse.Namespace) -> int:
+    commands = {"build": _build, "list": _list, "verify": _verify}
+    try:
+        return commands[args.model_command](args)
+    except (OstrakaError, OSError) as bad:
+        sys.stderr.write(f"ostraka: {bad}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("ostraka: interrupted; nothing half-made was kept\n")
+        return 130
+
+
+def _register_build(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", nargs="?", type=Path, metavar="SOURCE.gguf", help="a Llama-family GGUF checkpoint")
+    parser.add_argument("--precision", choices=PRECISIONS, default=DEFAULT_PRECISION, help="default: %(default)s")
+    parser.add_argument("--name", type=_name, help="default: the source's file name")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="default: models/NAME-PRECISION in the cache")
+    parser.add_argument(
+        "--answers", nargs=2, metavar=("NO", "YES"), help="the two single tokens a SOURCE answers with; default: 0 1"
+    )
+    _add_cache_dir(parser)
+
+
+def _add_cache_dir(parser: argparse.ArgumentParser) -> None:
+    default = Path(os.environ.get("OSTRAKA_CACHE_DIR") or DEFAULT_CACHE_DIR)
+    help_text = f"downloads and models; default: $OSTRAKA_CACHE_DIR or {DEFAULT_CACHE_DIR}"
+    parser.add_argument("--cache-dir", type=Path, default=default, metavar="DIR", help=help_text)
+
+
+def _build(args: argparse.Namespace) -> int:
+    cache_dir: Path = args.cache_dir.expanduser()
+    name: str = args.name or (_name(args.source.stem) if args.source else EMBEDDED_NAME)
+    target: Path = args.output or model_path(cache_dir, name, args.precision)
+    progress = for_stderr()
+    if args.source:
+        no, yes = args.answers or DEFAULT_ANSWERS
+        folder = build_file(args.source, target, name, args.precision, (no, yes), progress)
+    elif args.answers:
+        raise ConfigError("--answers needs a SOURCE: the embedded model's answers are fixed")
+    else:
+        folder = build_embedded(cache_dir, target, args.precision, progress, name)
+    print(folder.path)
+    return 0
+
+
+def _list(args: argparse.Namespace) -> int:
+    lines = list(_described(args.cache_dir.expanduser() / "models"))
+    for line in lines:
+        print(line)
+    if not lines:
+        sys.stderr.write("ostraka: no models yet: build one with `ostraka model build`\n")
+    return 0
+
+
+def _described(models: Path) -> Iterator[str]:
+    # A name that begins with a dot is a build under way, or what a killed one left.
+    for path in sorted(models.glob("[!.]*")):
+        try:
+            folder = open_folder(path)
+        except ModelError as bad:
+            yield f"{path.name:32} {bad}"
+            continue
+        megabytes = _size_bytes(folder) / 1e6
+        yield f"{path.name:32} {folder.spec.precision:5} {megabytes:7.0f} MB  {folder.fingerprint[:12]}  {path}"
+
+
+def _verify(args: argparse.Namespace) -> int:
+    default = model_path(args.cache_dir.expanduser(), EMBEDDED_NAME, DEFAULT_PRECISION)
+    folder = open_folder(args.folder or default)
+    progress = for_stderr()
+    progress.begin(f"hashing {folder.path}", _size_bytes(folder), "B")
+    try:
+        verify_folder(folder, progress.advance)
+    finally:
+        progress.end()
+    if not np.isfinite(_probe(folder)).all():
+        raise EngineFailed(f"{folder.path} answers with no number: build the model again")
+    print(f"{folder.path} is whole: {len(folder.hashes)} files, fingerprint {folder.fingerprint}")
+    return 0
+
+
+def _probe(folder: ModelFolder) -> np.ndarray:
+    tokenizer = Tokenizer.from_file(str(folder.tokenizer))
+    ids = tokenizer.encode(folder.spec.contract.bos + PROBE, add_special_tokens=False).ids
+    return OnnxEngine(folder.graph).run([Prompt(np.array([], np.uint32), np.array(ids, np.uint32))])
+
+
+def _size_bytes(folder: ModelFolder) -> int:
+    return sum((folder.path / name).stat().st_size for name in folder.hashes)
+
+
+def _name(text: str) -> str:
+    """A folder name of the cache: letters, digits, dot, dash, underscore; not hidden."""
+    name = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-.")
+    if not name:
+        raise argparse.ArgumentTypeError(f"{text!r} has no letter or digit to name a folder with")
+    return name

@@ -1,0 +1,90 @@
+"""A llama forward pass written straight from the GGUF's own layout, to judge ours by.
+
+It takes nothing from the builder: it unpacks the quantised blocks itself, rotates neighbouring pairs of the weights as
+the file has them, and walks head by head.
+"""
+
+from pathlib import Path
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float32]
+
+
+class NativeLlama:
+    def __init__(self, path: Path) -> None:
+        reader = gguf.GGUFReader(path)
+        self.tensors = {t.name: _unpack(t) for t in reader.tensors}
+        values = {name: field.contents() for name, field in reader.fields.items()}
+        self.layers: int = values["llama.block_count"]
+        self.heads: int = values["llama.attention.head_count"]
+        self.kv_heads: int = values["llama.attention.head_count_kv"]
+        self.base: float = values["llama.rope.freq_base"]
+        self.epsilon: float = values["llama.attention.layer_norm_rms_epsilon"]
+
+    def logits(self, ids: list[int], wanted: tuple[int, int]) -> Array:
+        x = self.tensors["token_embd.weight"][ids]
+        for layer in range(self.layers):
+            x = x + self._attention(layer, self._norm(x, f"blk.{layer}.attn_norm.weight"))
+            x = x + self._feed_forward(layer, self._norm(x, f"blk.{layer}.ffn_norm.weight"))
+        last = self._norm(x[-1:], "output_norm.weight")[0]
+        return np.array([np.dot(self.tensors["token_embd.weight"][token], last) for token in wanted], np.float32)
+
+    def _norm(self, x: Array, gain: str) -> Array:
+        return x / np.sqrt((x**2).mean(axis=1, keepdims=True) + np.float32(self.epsilon)) * self.tensors[gain]
+
+    def _attention(self, layer: int, x: Array) -> Array:
+        query, key, value = (x @ self.tensors[f"blk.{layer}.attn_{part}.weight"].T for part in "qkv")
+        dims = query.shape[1] // self.heads
+        outputs = []
+        for head in range(self.heads):
+            kv_head = head * self.kv_heads // self.heads
+            q = self._rotate(query[:, head * dims : (head + 1) * dims])
+            k = self._rotate(key[:, kv_head * dims : (kv_head + 1) * dims])
+            v = value[:, kv_head * dims : (kv_head + 1) * dims]
+            scores = q @ k.T / np.float32(dims**0.5)
+            scores[np.triu_indices(len(x), 1)] = -np.inf
+            odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+            outputs.append(odds / odds.sum(axis=1, keepdims=True) @ v)
+        return np.hstack(outputs) @ self.tensors[f"blk.{layer}.attn_output.weight"].T
+
+    def _rotate(self, x: Array) -> Array:
+        """Dimensions 2i and 2i + 1 are a pair, turned by position / base ** (2i / dims)."""
+        dims = x.shape[1]
+        turned = np.empty_like(x)
+        for pair in range(dims // 2):
+            angles = np.arange(len(x)) / self.base ** (2 * pair / dims)
+            cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+            even, odd = x[:, 2 * pair], x[:, 2 * pair + 1]
+            turned[:, 2 * pair] = even * cos - odd * sin
+            turned[:, 2 * pair + 1] = even * sin + odd * cos
+        return turned
+
+    def _feed_forward(self, layer: int, x: Array) -> Array:
+        gate = x @ self.tensors[f"blk.{layer}.ffn_gate.weight"].T
+        up = x @ self.tensors[f"blk.{layer}.ffn_up.weight"].T
+        return (gate / (1 + np.exp(-gate)) * up) @ self.tensors[f"blk.{layer}.ffn_down.weight"].T
+
+
+def _unpack(tensor: gguf.ReaderTensor) -> Array:
+    shape = [int(size) for size in tensor.shape[::-1]]
+    if tensor.tensor_type.name == "F32":
+        return np.array(tensor.data, np.float32).reshape(shape)
+    unpack = {"Q8_0": _q8_0, "Q4_1": _q4_1}[tensor.tensor_type.name]
+    return unpack(np.array(tensor.data).reshape(-1)).reshape(shape)
+
+
+def _q8_0(raw: npt.NDArray[np.uint8]) -> Array:
+    """Blocks of 32: a float16 scale, 32 signed bytes."""
+    blocks = raw.view(np.dtype([("scale", "<f2"), ("values", "i1", 32)]))
+    return blocks["values"] * blocks["scale"].astype(np.float32)[:, None]
+
+
+def _q4_1(raw: npt.NDArray[np.uint8]) -> Array:
+    """Blocks of 32: a float16 scale and minimum, 16 bytes: the low halves are the first 16 values, the high the rest."""
+    blocks = raw.view(np.dtype([("scale", "<f2"), ("least", "<f2"), ("nibbles", "u1", 16)]))
+    values = np.hstack([blocks["nibbles"] & 15, blocks["nibbles"] >> 4])
+    scale, least = (blocks[name].astype(np.float32)[:, None] for name in ("scale", "least"))
+    return values * scale + least

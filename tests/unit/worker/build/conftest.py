@@ -1,0 +1,34 @@
+from pathlib import Path
+
+import pytest
+
+from ostraka_shared.model_folder import ModelFolder
+from ostraka_worker.build.builder import PRECISIONS, build_file
+from ostraka_worker.build.progress import Silent
+from tests.unit.worker.build.tiny import write_tiny
+
+
+class Steps(Silent):
+    """Remembers what a build said it was doing."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def begin(self, step: str, total: int = 0, unit: str = "") -> None:  # noqa: ARG002
+        self.seen.append(step)
+
+
+@pytest.fixture(scope="session")
+def tiny_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("gguf") / "tiny.gguf")
+
+
+@pytest.fixture(scope="session")
+def tiny_folders(tiny_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelFolder]:
+    models = tmp_path_factory.mktemp("models")
+    return {p: build_file(tiny_gguf, models / p, "tiny", p, ("0", "1"), Silent()) for p in PRECISIONS}
+
+
+@pytest.fixture
+def steps() -> Steps:
+    return Steps()

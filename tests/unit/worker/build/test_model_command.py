@@ -1,0 +1,98 @@
+import argparse
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from ostraka import model_command
+from ostraka_shared.model_folder import open_folder
+from ostraka_worker.build.progress import Bars, Lines, for_stderr
+
+
+def call(*words: str | Path) -> int:
+    parser = argparse.ArgumentParser()
+    model_command.register(parser)
+    return model_command.run(parser.parse_args([str(word) for word in words]))
+
+
+def test_build_list_verify(tiny_gguf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cache = ("--cache-dir", tmp_path)
+    assert call("list", *cache) == 0
+    assert "no models yet" in capsys.readouterr().err
+    assert call("build", tiny_gguf, "--precision", "int8", "--answers", "a", "b", *cache) == 0
+    built = tmp_path / "models" / "tiny-int8"
+    assert capsys.readouterr().out == f"{built}\n"
+    assert open_folder(built).spec.contract.yes == "b"
+    (tmp_path / "models" / ".x.building-1").mkdir()
+    (tmp_path / "models" / "broken").mkdir()
+    assert call("list", *cache) == 0
+    broken, tiny = capsys.readouterr().out.splitlines()
+    assert "no model folder" in broken
+    assert tiny.split()[:2] == ["tiny-int8", "int8"]
+    assert call("verify", built) == 0
+    assert "is whole: 4 files" in capsys.readouterr().out
+
+
+def test_name_and_output(tiny_gguf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("build", tiny_gguf, "--name", "My Model!", "--output", tmp_path / "here") == 0
+    spec = open_folder(tmp_path / "here").spec
+    assert (spec.name, spec.source["file"]) == ("my-model", "tiny.gguf")
+    with pytest.raises(SystemExit):
+        call("build", tiny_gguf, "--name", "../..")
+    assert "no letter or digit" in capsys.readouterr().err
+
+
+def test_the_cache_dir_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_gguf: Path) -> None:
+    monkeypatch.setenv("OSTRAKA_CACHE_DIR", str(tmp_path))
+    assert call("build", tiny_gguf) == 0
+    assert [path.name for path in (tmp_path / "models").iterdir()] == ["tiny-fp32"]
+
+
+def test_an_altered_file_fails_verification(
+    tiny_gguf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "model"
+    call("build", tiny_gguf, "--output", folder)
+    weights = folder / "model.onnx.data"
+    damaged = bytearray(weights.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    weights.write_bytes(damaged)
+    capsys.readouterr()
+    assert call("verify", folder) == 1
+    assert capsys.readouterr().err.splitlines()[-1].endswith("was altered since it was built: build the model again")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["build", "absent.gguf"], "ostraka: there is no file absent.gguf\n"),
+        (
+            ["build", "--answers", "a", "b"],
+            "ostraka: --answers needs a SOURCE: the embedded model's answers are fixed\n",
+        ),
+        (["verify", "absent"], "ostraka: no model folder at absent: build one with `ostraka model build`\n"),
+    ],
+)
+def test_a_failure_is_one_line_and_exit_1(
+    words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call(*words) == 1
+    assert capsys.readouterr().err == says
+
+
+def test_bars_on_a_terminal_and_lines_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    progress = for_stderr()
+    assert isinstance(progress, Bars)
+    progress.begin("hashing", 10, "B")
+    progress.advance(10)
+    progress.begin("built it")
+    progress.end()
+    assert "ostraka: hashing: 100%" in terminal.getvalue()
+    assert terminal.getvalue().endswith("ostraka: built it\n")
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert type(for_stderr()) is Lines
