@@ -39,6 +39,7 @@ class Cluster:
         self._socket = WorkerSocket(self._on_message, self._on_garbage)
         self._watch = ProcessWatch()
         self.dispatcher = Dispatcher(roster, metrics, self._socket.send, self._on_unreachable, queue_tokens)
+        metrics.watch(roster, lambda: (self.dispatcher.queued_requests, self.dispatcher.queued_tokens))
         self._judge_timer: asyncio.TimerHandle | None = None
         self._garbage_reasons: set[str] = set()
 

@@ -1,0 +1,30 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ostraka_shared.model_folder import ModelFolder
+from tests.cluster import Cluster, running
+from tests.fake_model import make_fake_model
+
+for name in [name for name in os.environ if name.startswith("OSTRAKA_")]:
+    del os.environ[name]  # the developer's own settings are not the tests'
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    """The file that ends every stall of `fake_model`, once it is touched."""
+    return tmp_path / "release"
+
+
+@pytest.fixture
+def fake_model(tmp_path: Path, release: Path) -> ModelFolder:
+    return make_fake_model(tmp_path / "model", stall_until=str(release))
+
+
+@pytest.fixture
+def cluster(fake_model: ModelFolder, tmp_path: Path) -> Iterator[Cluster]:
+    """Two workers with the fake engine; the sockets' folder is `tmp_path / "run"`."""
+    with running(fake_model.path, "--workers=2", f"--run-dir={tmp_path / 'run'}") as found:
+        yield found

@@ -1,0 +1,229 @@
+"""Each failure made to happen, with real signals to real processes; whatever was accepted is answered."""
+
+import os
+import signal
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+import zmq
+
+from ostraka_shared.codec import decode, encode
+from ostraka_shared.messages import Beat, Hello, Refused, Result
+from tests.cluster import Cluster, running, wait_for
+from tests.fake_model import make_fake_model
+
+pytestmark = pytest.mark.faults
+
+
+def stall_one(cluster: Cluster, **headers: str):
+    """A request that hangs in a worker; the worker's row of /health."""
+    asked = cluster.ask_in_background("<stall>", **headers)
+    worker = wait_for(
+        lambda: next((w for w in cluster.health()["workers"] if w["running_tokens"]), None), "a worker runs it"
+    )
+    return asked, worker
+
+
+def test_a_killed_workers_request_is_answered_by_another(cluster: Cluster, release: Path) -> None:
+    asked, worker = stall_one(cluster)
+    os.kill(worker["pid"], signal.SIGKILL)
+    other = "w1" if worker["worker"] == "w0" else "w0"
+    cluster.wait_worker("has the request now", lambda w: w["running_tokens"] > 0, other)
+    release.touch()
+    assert asked.response().status_code == 200
+    back = cluster.wait_worker("is back", lambda w: w["state"] == "ready", worker["worker"])
+    assert (back["restarts"], back["pid"] != worker["pid"]) == (1, True)
+    assert cluster.metric("ostraka_redispatched_requests_total", reason="exit") == 1
+    assert cluster.metric("ostraka_worker_restarts_total", worker=worker["worker"]) == 1
+
+
+def test_killing_every_worker_loses_nothing(cluster: Cluster, release: Path) -> None:
+    asked = [cluster.ask_in_background("<stall>") for _ in range(2)]
+    wait_for(lambda: all(w["running_tokens"] for w in cluster.health()["workers"]), "both run one")
+    queued = [cluster.ask_in_background(f"waits {i}") for i in range(5)]
+    wait_for(lambda: cluster.health()["in_flight_requests"] == 7, "all are in")
+    for worker in cluster.health()["workers"]:
+        os.kill(worker["pid"], signal.SIGKILL)
+    release.touch()
+    assert [each.response().status_code for each in asked + queued] == [200] * 7
+
+
+def test_a_stopped_worker_is_given_up_killed_and_replaced(cluster: Cluster, release: Path) -> None:
+    asked, worker = stall_one(cluster, **{"x-deadline-ms": "60000"})
+    os.kill(worker["pid"], signal.SIGSTOP)
+    other = "w1" if worker["worker"] == "w0" else "w0"
+    cluster.wait_worker("has the request now", lambda w: w["running_tokens"] > 0, other)
+    release.touch()
+    assert asked.response().status_code == 200
+    cluster.wait_event("worker_lost", worker=worker["worker"], reason="silent")
+    cluster.wait_worker("is back", lambda w: w["pid"] != worker["pid"] and w["state"] == "ready", worker["worker"])
+    assert not psutil.pid_exists(worker["pid"])
+
+
+def test_an_idle_stopped_worker_gets_no_work(cluster: Cluster) -> None:
+    pid = cluster.worker("w0")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    wait_for(lambda: (w := cluster.worker("w0")) is None or w["state"] == "suspect", "w0 is suspect")
+    assert cluster.decide("x").status_code == 200
+
+
+def test_a_request_that_kills_two_workers_is_not_tried_again(cluster: Cluster) -> None:
+    poisoned = cluster.decide("<die>")
+    detail = poisoned.json()["detail"]
+    assert (poisoned.status_code, detail["error_type"]) == (500, "poisoned_request")
+    assert poisoned.headers["x-typesafe-request-id"] in detail["message"]
+    assert cluster.decide("fine").status_code == 200
+    for name in ("w0", "w1"):
+        cluster.wait_worker("is back", lambda w: w["state"] == "ready", name)
+    assert sum(w["restarts"] for w in cluster.health()["workers"]) == 2
+
+
+def test_a_call_that_fails_costs_its_own_request_only(cluster: Cluster, release: Path) -> None:
+    stalled = [cluster.ask_in_background("<stall>") for _ in range(2)]
+    wait_for(lambda: all(w["running_tokens"] for w in cluster.health()["workers"]), "both stall")
+    mates = [cluster.ask_in_background(text) for text in ("<fail>", "one", "two", "<nan>", "three")]
+    wait_for(lambda: cluster.health()["in_flight_requests"] == 7, "all are in")
+    release.touch()
+    assert [mate.response().status_code for mate in mates] == [500, 200, 200, 500, 200]
+    assert mates[0].response().json()["detail"]["error_type"] == "engine_failed"
+    assert [each.response().status_code for each in stalled] == [200, 200]
+
+
+def test_the_deadline_ends_a_request_in_time(cluster: Cluster, release: Path) -> None:
+    late = cluster.decide("<stall>", **{"x-deadline-ms": "200"})
+    assert (late.status_code, late.json()["detail"]["error_type"]) == (504, "deadline_exceeded")
+    assert int(late.headers["retry-after-ms"]) > 0
+    release.touch()
+    wait_for(lambda: cluster.metric("ostraka_late_results_total") == 1, "the late result is counted")
+
+
+def test_a_full_queue_refuses_at_once(fake_model, release: Path) -> None:
+    with running(fake_model.path, "--workers=1", "--batch-tokens=64", "--queue-tokens=200") as cluster:
+        stalled = cluster.ask_in_background("<stall>")
+        cluster.wait_worker("runs it", lambda w: w["running_tokens"] > 0)
+        queued = []
+        while (refused := cluster.decide("x" * 60, **{"x-deadline-ms": "50"})).status_code == 504:
+            queued.append(cluster.ask_in_background("x" * 60))
+            wait_for(lambda: cluster.health()["in_flight_requests"] == len(queued) + 1, "it is in")
+        assert (refused.status_code, refused.json()["detail"]["error_type"]) == (529, "overloaded")
+        assert int(refused.headers["retry-after-ms"]) > 0
+        assert int(refused.headers["retry-after"]) > 0
+        release.touch()
+        assert {each.response().status_code for each in [stalled, *queued]} == {200}
+
+
+def test_a_killed_gateway_comes_back_and_its_workers_find_it(cluster: Cluster) -> None:
+    workers = {w["worker"]: w["pid"] for w in cluster.health()["workers"]}
+    gateway = next(
+        child
+        for child in psutil.Process(cluster.process.pid).children()
+        if "ostraka_gateway" in " ".join(child.cmdline())
+    )
+    gateway.kill()
+    cluster.wait_event("child_exited", child="gateway", code="SIGKILL")
+
+    def answers() -> bool:
+        try:
+            return httpx.get(f"{cluster.url}/readyz").json() == {"status": "ready", "ready_workers": 2}
+        except httpx.HTTPError:
+            return False
+
+    wait_for(answers, "the gateway is back with both workers")
+    assert {w["worker"]: w["pid"] for w in cluster.health()["workers"]} == workers
+    assert cluster.decide("x").status_code == 200
+
+
+def test_nothing_outlives_a_killed_supervisor(cluster: Cluster) -> None:
+    cluster.remember_children()
+    cluster.process.kill()
+    cluster.check_no_orphans()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_answers_what_is_in_flight(cluster: Cluster, release: Path, number: signal.Signals) -> None:
+    asked, _ = stall_one(cluster)
+    cluster.process.send_signal(number)
+    cluster.wait_event("draining", process="gateway")
+    release.touch()
+    assert asked.response().status_code == 200
+    assert cluster.process.wait(20) == 0
+    cluster.check_no_orphans()
+
+
+def test_a_second_signal_stops_now(cluster: Cluster) -> None:
+    stall_one(cluster)
+    cluster.process.send_signal(signal.SIGTERM)
+    cluster.wait_event("draining", process="gateway")
+    cluster.process.send_signal(signal.SIGTERM)
+    assert cluster.process.wait(10) == 1
+    cluster.check_no_orphans()
+
+
+def test_the_grace_period_is_kept(fake_model) -> None:
+    with running(fake_model.path, "--workers=1", "--grace-s=0.5") as cluster:
+        cluster.ask_in_background("<stall>")
+        cluster.wait_worker("runs it", lambda w: w["running_tokens"] > 0)
+        assert cluster.stop() == 1
+        assert cluster.event("grace_period_over")
+
+
+def test_strangers_on_the_socket_are_dropped_and_counted(cluster: Cluster, tmp_path: Path) -> None:
+    with zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
+        stranger.linger = 0
+        stranger.connect(f"ipc://{tmp_path / 'run' / 'workers.sock'}")
+        hello = Hello("another", "w9", 1, cluster.health()["fingerprint"], "elsewhere", 1, (0,))
+        for frame in (b"garbage", b"\x80", encode(hello).replace(b"HELLO", b"HELLA"), encode(Beat(0, 0, 0, 0, 0, 0))):
+            stranger.send(frame)
+        stranger.send_multipart([b"two", b"frames"])
+        stranger.send(encode(Result("req_x", 1, (0.5,), 0.0, 0.0)))
+        stranger.send(encode(hello))
+        replies = [decode(stranger.recv()) for _ in range(3) if stranger.poll(10_000)]
+    assert [type(r) for r in replies] == [Refused] * 3
+    assert [r.code for r in replies] == ["unknown_worker", "unknown_worker", "wrong_cluster"]
+    assert cluster.metric("ostraka_dropped_frames_total", reason="garbage") == 2
+    assert cluster.metric("ostraka_dropped_frames_total", reason="wrong_version") == 1
+    assert cluster.metric("ostraka_dropped_frames_total", reason="unknown_kind") == 1
+    assert cluster.metric("ostraka_dropped_frames_total", reason="wrong_peer") == 2
+    assert [w["worker"] for w in cluster.health()["workers"]] == ["w0", "w1"]
+    assert cluster.decide("x").status_code == 200
+
+
+def serve_until_it_ends(*arguments: str) -> tuple[int, list[str]]:
+    cluster = Cluster(Path("none"), *arguments)
+    try:
+        code = cluster.process.wait(30)
+        cluster._reader.join(10)
+        return code, cluster.lines
+    finally:
+        cluster.close()
+
+
+def test_a_taken_port_is_one_clear_line(cluster: Cluster, fake_model) -> None:
+    port = cluster.url.rpartition(":")[2]
+    code, lines = serve_until_it_ends(f"--model={fake_model.path}", f"--port={port}")
+    assert code == 1
+    assert len(lines) == 1
+    assert f"cannot listen on http://127.0.0.1:{port}: the port is in use" in lines[0]
+
+
+def test_a_missing_or_altered_model_is_one_clear_line(fake_model, tmp_path: Path) -> None:
+    code, lines = serve_until_it_ends(f"--model={tmp_path / 'nowhere'}")
+    assert (code, lines) == (
+        1,
+        [f"ostraka: no model folder at {tmp_path / 'nowhere'}: build one with `ostraka model build`\n"],
+    )
+    with fake_model.tokenizer.open("ab") as file:
+        file.write(b" ")
+    code, lines = serve_until_it_ends(f"--model={fake_model.path}")
+    assert code == 1
+    assert lines[-1].startswith(f"ostraka: {fake_model.tokenizer} was altered since it was built")
+
+
+def test_a_model_that_cannot_load_ends_the_server(tmp_path: Path) -> None:
+    broken = make_fake_model(tmp_path / "broken", fail_to_load="no such kernel")
+    code, lines = serve_until_it_ends(f"--model={broken.path}", "--workers=1")
+    assert code == 1
+    assert any("no such kernel" in line for line in lines)
+    assert any("cannot_keep_up" in line for line in lines)
