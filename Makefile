@@ -1,0 +1,49 @@
+# One command a chore, the same by hand and in CI.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/pytest
+
+.PHONY: serve test check unit e2e faults bench format clean
+
+serve: $(VENV)/.installed        ## install, get and build the embedded model, serve on 127.0.0.1:8017
+	$(BIN)/ostraka serve $(FLAGS)
+
+test: $(VENV)/.dev               ## the whole suite: unit, contract, integration, faults, the real model
+	$(PYTEST)
+
+check: $(VENV)/.dev              ## formatting, lints, types, import rules, unit tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(PYTEST) tests/unit tests/contract -q
+
+e2e: $(VENV)/.dev                ## the real model behind the real command
+	$(PYTEST) -m e2e
+
+faults: $(VENV)/.dev             ## kills, stops and starves real processes
+	$(PYTEST) -m faults
+
+bench: $(VENV)/.dev              ## throughput served against the engine alone; see benchmarks/README.md
+	$(BIN)/python -m benchmarks.served_share
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV)
+
+# pip before anything else: the one that comes with Python 3.11 knows neither dependency groups nor resumed downloads.
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --group dev
+	touch $@
