@@ -64,7 +64,7 @@ def pack(prompts: Sequence[Prompt]) -> dict[str, Int32s]:
     columns = np.arange(longest, dtype=np.int32)
     inside = columns < lengths[:, None]
     return {
-        "token_ids": np.concatenate(parts).view(np.int32),
+        "token_ids": np.concatenate(parts, dtype=np.int32, casting="unsafe"),
         "pad": np.where(inside, starts[:, None] + columns, np.int32(0)),
         "unpad": np.flatnonzero(inside).astype(np.int32),
         "last": starts + lengths - np.int32(1),

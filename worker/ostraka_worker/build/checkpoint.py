@@ -76,8 +76,10 @@ def read_checkpoint(path: Path, progress: Progress) -> Checkpoint:
     try:
         config = _read_config(fields)
         vocabulary = _read_vocabulary(fields)
-    except (KeyError, IndexError, TypeError) as bad:
-        raise SourceRefused(f"{path} lacks {bad}, which a llama checkpoint must have") from bad
+    except KeyError as missing:
+        raise SourceRefused(f"{path} lacks {missing}, which a llama checkpoint must have") from missing
+    except (IndexError, TypeError, ValueError) as bad:
+        raise SourceRefused(f"{path} describes no model ({bad})") from bad
     tensors = _read_tensors(reader, config, len(vocabulary.pieces), progress)
     return Checkpoint(config, vocabulary, tensors)
 
@@ -135,13 +137,22 @@ def _read_tensors(reader: Any, config: Config, vocabulary_size: int, progress: P
         if shapes.get(entry.name) != shape:
             # A tensor nobody reads (a bias, a rope factor, an expert) would silently change every answer.
             raise UnknownArchitecture(f"cannot build a llama model with a tensor {entry.name} of shape {shape}")
-        tensor = gguf.dequantize(entry.data, entry.tensor_type).astype(np.float32, copy=False).reshape(shape)
+        tensor = _dequantise(entry).reshape(shape)
         tensors[entry.name] = _in_half_order(entry.name, tensor, config)
         progress.advance()
     missing = set(shapes) - set(tensors) - {"output.weight"}
     if missing:
         raise SourceRefused(f"the checkpoint lacks {len(missing)} tensors, {min(missing)} first")
     return tensors
+
+
+def _dequantise(entry: Any) -> Tensor:
+    try:
+        tensor: Tensor = gguf.dequantize(entry.data, entry.tensor_type).astype(np.float32, copy=False)
+    except NotImplementedError as unknown:
+        kind = entry.tensor_type.name
+        raise UnknownArchitecture(f"cannot build a model with {kind} weights: {entry.name} has them") from unknown
+    return tensor
 
 
 def _expected_shapes(config: Config, vocabulary_size: int) -> dict[str, tuple[int, ...]]:

