@@ -6,7 +6,6 @@ nothing of the frame is used.
 """
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any, cast, get_type_hints
 
 import msgpack
@@ -40,18 +39,20 @@ _KINDS: dict[str, type[Message]] = {
     for record in (Hello, Welcome, Refused, Ready, Work, Started, Result, Failed, Beat, Drain, Bye)
 }
 _NAMES = {record: name for name, record in _KINDS.items()}
-_FIELD_NAMES = {record: tuple(f.name for f in fields(record)) for record in _KINDS.values()}
 
 
 def encode(message: Message) -> bytes:
-    """Raises WireError("oversize") where the frame would be refused by the other side."""
+    """Raises WireError where the other side would refuse the frame: dropped there, it would be missed by nobody."""
     record = type(message)
-    frame = {"v": PROTOCOL_VERSION, "kind": _NAMES[record]}
-    for name in _FIELD_NAMES[record]:
-        frame[name] = getattr(message, name)
-    encoded = cast("bytes", msgpack.packb(frame))
+    kind = _NAMES[record]
+    values = {name: getattr(message, name) for name in _CHECKS[record]}
+    _check_fields(record, kind, values)
+    try:
+        encoded = cast("bytes", msgpack.packb({"v": PROTOCOL_VERSION, "kind": kind, **values}))
+    except UnicodeEncodeError as bad:
+        raise WireError("wrong_field", f"a {kind} has a text that is not UTF-8") from bad
     if len(encoded) > MAX_FRAME_BYTES:
-        raise WireError("oversize", f"a {_NAMES[record]} of {len(encoded)} bytes is over {MAX_FRAME_BYTES}")
+        raise WireError("oversize", f"a {kind} of {len(encoded)} bytes is over {MAX_FRAME_BYTES}")
     return encoded
 
 
@@ -62,16 +63,14 @@ def decode(frame: bytes) -> Message:
     raw = _unpack(frame)
     version, kind = raw.pop("v", None), raw.pop("kind", None)
     if type(version) is not int or version != PROTOCOL_VERSION:
-        raise WireError("wrong_version", f"the peer speaks protocol {version!r:.20}, this side {PROTOCOL_VERSION}")
+        raise WireError("wrong_version", f"the peer speaks protocol {_show(version)}, this side {PROTOCOL_VERSION}")
     record = _KINDS.get(kind) if isinstance(kind, str) else None
     if record is None:
-        raise WireError("unknown_kind", f"no message is of kind {kind!r:.40}")
+        raise WireError("unknown_kind", f"no message is of kind {_show(kind)}")
     checks = _CHECKS[record]
     if raw.keys() != checks.keys():
         raise WireError("wrong_field", f"a {kind} has the fields {sorted(checks)}, not {sorted(raw)!r:.200}")
-    for name, check in checks.items():
-        if not check(raw[name]):
-            raise WireError("wrong_field", f"{name} of a {kind} is out of its type or bounds")
+    _check_fields(record, cast("str", kind), raw)
     build = cast("Callable[..., Message]", record)
     return build(**{name: tuple(value) if type(value) is list else value for name, value in raw.items()})
 
@@ -94,6 +93,17 @@ def _unpack(frame: bytes) -> dict[str, Any]:
     return raw
 
 
+def _check_fields(record: type[Message], kind: str, values: dict[str, Any]) -> None:
+    for name, check in _CHECKS[record].items():
+        if not check(values[name]):
+            raise WireError("wrong_field", f"{name} of a {kind} is out of its type or bounds")
+
+
+def _show(value: Any) -> str:
+    """A peer's value, for a message. Only plain ones: the repr of a list nested a thousand deep is a RecursionError."""
+    return f"{value!r:.40}" if isinstance(value, (int, str)) else type(value).__name__
+
+
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**63
 
@@ -103,7 +113,7 @@ def _is_duration_or_p(value: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    return type(value) is str
+    return type(value) is str and len(value.encode(errors="surrogatepass")) <= MAX_TEXT_BYTES
 
 
 def _is_tokens(value: Any) -> bool:
@@ -111,7 +121,8 @@ def _is_tokens(value: Any) -> bool:
 
 
 def _each(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: type(value) is list and all(map(check, value))
+    """Of a list as it arrives, or of a tuple as it leaves."""
+    return lambda value: type(value) in (list, tuple) and len(value) <= MAX_ITEMS and all(map(check, value))
 
 
 _TYPE_CHECKS: dict[Any, Callable[[Any], bool]] = {
