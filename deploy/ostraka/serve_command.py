@@ -102,7 +102,7 @@ def listen(host: str, port: int) -> Iterator[socket.socket]:
 def private_run_dir(asked: str | None) -> Iterator[Path]:
     """A fresh folder is ours to remove; one that was asked for stays."""
     if asked is not None:
-        folder = Path(asked).expanduser()
+        folder = Path(asked).expanduser().absolute()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_endpoint(ipc_endpoint(folder))
         yield folder

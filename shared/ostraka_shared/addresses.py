@@ -1,6 +1,7 @@
 """Where gateway and workers meet: the endpoint's form and who may reach it. No sockets."""
 
 import ipaddress
+import os
 import stat
 from pathlib import Path
 
@@ -38,14 +39,19 @@ def check_endpoint(endpoint: str) -> None:
 
 
 def _check_ipc(path: Path) -> None:
+    if not path.is_absolute():  # ZeroMQ takes @name for an abstract socket, which any user can reach, and * for /tmp
+        raise ConfigError(f"ipc://{path} must be an absolute path")
     if len(str(path).encode()) > MAX_IPC_PATH_BYTES:
         raise ConfigError(f"{path} is longer than {MAX_IPC_PATH_BYTES} bytes: set a shorter --run-dir")
     try:
-        mode = path.parent.stat().st_mode
+        folder = path.parent.stat()
     except OSError as bad:
         raise ConfigError(f"{path.parent} cannot be used for sockets: {bad.strerror}") from bad
-    if stat.S_IMODE(mode) & 0o077:
-        raise ConfigError(f"{path.parent} must be for its owner alone (mode 0700), not {stat.S_IMODE(mode):04o}")
+    mode = stat.S_IMODE(folder.st_mode)
+    if mode & 0o077:
+        raise ConfigError(f"{path.parent} must be for its owner alone (mode 0700), not {mode:04o}")
+    if folder.st_uid != os.geteuid():
+        raise ConfigError(f"{path.parent} belongs to user {folder.st_uid}, not to user {os.geteuid()} who runs this")
 
 
 def _is_loopback(host: str) -> bool:
