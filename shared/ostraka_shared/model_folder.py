@@ -102,8 +102,10 @@ def open_folder(path: Path) -> ModelFolder:
     sums = path / SUMS_FILE
     if not sums.is_file():
         raise ModelDamaged(f"{sums} is missing: build the model again")
-    text = sums.read_text(encoding="utf-8")
+    text = sums.read_text(encoding="utf-8", errors="replace")
     hashes = dict(_parse_sums(text))
+    if SPEC_FILE not in hashes:  # cut short, it would verify nothing
+        raise ModelDamaged(f"{sums} does not list {SPEC_FILE}: build the model again")
     for name in hashes:
         if not (path / name).is_file():
             raise ModelDamaged(f"{path / name} is missing: build the model again")
