@@ -1,0 +1,46 @@
+"""Time that moves only when a test says so: for code that reads a clock, and for an event loop."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+
+class FakeClock:
+    """`install(monkeypatch, module)` gives that module, and no other, this clock for `time`."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+    def install(self, monkeypatch: Any, module: Any) -> "FakeClock":
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=self, perf_counter=self))
+        return self
+
+
+class FakeTimeLoop(asyncio.SelectorEventLoop):
+    """A real event loop but for its clock. What `asyncio.timeout_at` and `call_later` wait for comes with `advance`."""
+
+    def __init__(self) -> None:
+        self._fake_now = 1000.0
+        super().__init__()
+
+    def time(self) -> float:
+        return self._fake_now
+
+    def settle(self) -> None:
+        """Runs what is ready, and what that makes ready, and so on; no timer fires that is not due."""
+        self.run_until_complete(_yield_often())
+
+    def advance(self, seconds: float) -> None:
+        self._fake_now += seconds
+        self.settle()
+
+
+async def _yield_often() -> None:
+    for _ in range(8):
+        await asyncio.sleep(0)

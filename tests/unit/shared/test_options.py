@@ -1,0 +1,160 @@
+import os
+from dataclasses import dataclass, fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostraka.serve_command import ServeConfig
+from ostraka_gateway.config import GatewayConfig
+from ostraka_shared.errors import ConfigError
+from ostraka_shared.options import add_options, build_parser, option, read_settings, required, to_flags
+from ostraka_worker.config import WorkerConfig
+
+
+@dataclass(frozen=True)
+class Settings:
+    name: str = required("a text that must be given")
+    count: int = option(3, "a number")
+    limit: int | None = option(None, "a number that may be left out")
+    folder: str | None = option(None, "a text that may be left out")
+    wait_s: float = option(1.5, "seconds")
+    cores: tuple[int, ...] = option((), "cores")
+    is_loud: bool = option(False, "a switch")
+    colour: str = option("red", "one of two", choices=("red", "blue"))
+
+    def __post_init__(self):
+        if self.count < 1:
+            raise ValueError(f"--count must be at least 1, not {self.count}")
+
+
+def read(argv, settings=Settings):
+    parser = build_parser("test", "A test.")
+    add_options(parser, settings)
+    return read_settings(settings, parser.parse_args(argv))
+
+
+@pytest.fixture
+def refuses(capsys):
+    """Calls with arguments that must not be taken, and returns what was said of them."""
+
+    def call(*argv):
+        with pytest.raises(SystemExit) as left:
+            read(list(argv))
+        assert left.value.code == 2
+        return capsys.readouterr().err
+
+    return call
+
+
+def test_defaults():
+    assert read(["--name=a"]) == Settings(name="a")
+
+
+def test_flags():
+    argv = [
+        "--name=a",
+        "--count=7",
+        "--limit=9",
+        "--folder=/x",
+        "--wait-s=0.25",
+        "--cores=0,2,5",
+        "--is-loud",
+        "--colour=blue",
+    ]
+    assert read(argv) == Settings("a", 7, 9, "/x", 0.25, (0, 2, 5), True, "blue")
+
+
+def test_variables(monkeypatch):
+    for name, text in {
+        "NAME": "v",
+        "COUNT": "7",
+        "LIMIT": "9",
+        "WAIT_S": "2",
+        "CORES": "1,2",
+        "IS_LOUD": "true",
+    }.items():
+        monkeypatch.setenv(f"OSTRAKA_{name}", text)
+    assert read([]) == Settings("v", 7, 9, None, 2.0, (1, 2), True)
+
+
+def test_a_file_is_below_a_variable_and_that_below_a_flag(monkeypatch, tmp_path):
+    file = tmp_path / "ostraka.toml"
+    file.write_text('[ostraka]\nname = "file"\ncount = 4\nlimit = 5\nis-loud = true\ncolour = "blue"\n')
+    monkeypatch.setenv("OSTRAKA_COUNT", "6")
+    monkeypatch.setenv("OSTRAKA_LIMIT", "7")
+    found = read([f"--config={file}", "--limit=8"])
+    assert found == Settings("file", 6, 8, is_loud=True, colour="blue")
+
+
+def test_an_unknown_key_of_a_file_is_refused(refuses, tmp_path):
+    file = tmp_path / "ostraka.toml"
+    file.write_text('[ostraka]\nname = "file"\ncuont = 4\n')
+    assert "cuont" in refuses(f"--config={file}")
+
+
+@pytest.mark.parametrize("flag", ["--cuont=1", "--cou=1", "--limits=1", "extra"])
+def test_an_unknown_or_shortened_flag_is_refused(refuses, flag):
+    assert flag in refuses("--name=a", flag)
+
+
+@pytest.mark.parametrize(
+    "flag", ["--count=", "--count=1.5", "--count=x", "--wait-s=soon", "--cores=0,x", "--cores=0-3", "--colour=green"]
+)
+def test_a_value_of_the_wrong_type_is_refused(refuses, flag):
+    assert flag.partition("=")[0] in refuses("--name=a", flag)
+
+
+def test_what_must_be_given_must_be_given(refuses):
+    assert "--name" in refuses()
+
+
+def test_a_refusal_of_the_settings_themselves_is_a_config_error():
+    with pytest.raises(ConfigError, match="--count must be at least 1, not 0"):
+        read(["--name=a", "--count=0"])
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
+
+
+@given(
+    st.builds(
+        Settings,
+        name=TEXT,
+        count=st.integers(1, 10**9),
+        limit=st.none() | st.integers(-(10**9), 10**9),
+        folder=st.none() | TEXT,
+        wait_s=st.floats(allow_nan=False),
+        cores=st.lists(st.integers(0, 500), max_size=5).map(tuple),
+        is_loud=st.booleans(),
+        colour=st.sampled_from(["red", "blue"]),
+    )
+)
+def test_a_child_given_the_flags_has_the_same_settings(settings):
+    assert read(to_flags(settings)) == settings
+
+
+def test_flags_win_over_the_variables_a_child_inherits(monkeypatch):
+    settings = Settings("a", cores=())
+    monkeypatch.setenv("OSTRAKA_NAME", "other")
+    monkeypatch.setenv("OSTRAKA_CORES", "5")
+    monkeypatch.setenv("OSTRAKA_COUNT", "5")
+    assert read(to_flags(settings)) == settings
+
+
+@pytest.mark.parametrize("settings", [ServeConfig, GatewayConfig, WorkerConfig])
+def test_every_option_of_every_process_says_what_it_does(settings, capsys):
+    parser = build_parser("test", "A test.")
+    add_options(parser, settings)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--help"])  # a variable is only named once arguments are parsed
+    text = " ".join(capsys.readouterr().out.split())
+    for each in fields(settings):
+        assert f"--{each.name.replace('_', '-')}" in text
+        assert f"OSTRAKA_{each.name.upper()}" in text
+        assert len(each.metadata["help"]) > 15
+    assert len(fields(settings)) < 16
+
+
+def test_no_test_inherits_settings():
+    assert not [name for name in os.environ if name.startswith("OSTRAKA_")]

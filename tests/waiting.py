@@ -1,0 +1,18 @@
+"""Waiting without sleeping in a test: for a condition, with a deadline."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Found = TypeVar("Found")
+
+POLL_S = 0.005
+
+
+def wait_until(predicate: Callable[[], Found], deadline_s: float = 10.0) -> Found:
+    """The predicate's first true value. Fails when `deadline_s` have passed without one."""
+    ends = time.monotonic() + deadline_s
+    while not (found := predicate()):
+        assert time.monotonic() < ends, f"not within {deadline_s} s: {predicate}"
+        time.sleep(POLL_S)
+    return found
