@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ostraka_gateway import problems
+from ostraka_gateway.dialect import SystemOneDialect
+from ostraka_gateway.problems import Problem
 from ostraka_gateway.served_model import ServedModel
 from ostraka_shared.errors import ConfigError, RequestError
 from ostraka_shared.messages import Work
@@ -37,27 +38,26 @@ def run(values: argparse.Namespace) -> int:
     model = ServedModel(folder)
     try:
         answer = decide(model, body, threads=values.threads)
-    except ValidationError as bad:
-        return _refuse(problems.from_validation(bad))
-    except RequestError as bad:
-        return _refuse(problems.from_error(bad))
+    except (ValidationError, RequestError) as bad:
+        return _refuse(SystemOneDialect(model.name).refuse(bad))
     _write(answer, output)
     return 0
 
 
 def decide(model: ServedModel, body: bytes, threads: int) -> bytes:
     """Checks the request before the weights are read. Raises ValidationError, RequestError or EngineFailed."""
-    request = model.parse(body)
-    tokens = model.tokenize(request)
+    dialect = SystemOneDialect(model.name)
+    asked = dialect.validate(dialect.decode(body, None))
+    tokens = model.tokenize(asked.request)
     if not tokens.suffixes:
-        return model.respond(request, tokens, ())
+        return dialect.answer(asked, (), tokens.input_tokens)
     engine = load_engine(model.folder, threads)
     batch = BatchRun([Work("decide", 1, 1, tokens.prefix, tokens.suffixes)], DEFAULT_BATCH_TOKENS)
     for call in batch.calls:
         batch.run(engine, call)
     if batch.failures:
         raise batch.failures[0]
-    return model.respond(request, tokens, batch.answers()[0])
+    return dialect.answer(asked, batch.answers()[0], tokens.input_tokens)
 
 
 def _read(source: str) -> bytes:
@@ -85,6 +85,6 @@ def _write(answer: bytes, output: Path | None) -> None:
         raise ConfigError(f"{output}: {bad.strerror}") from bad
 
 
-def _refuse(problem: problems.Problem) -> int:
+def _refuse(problem: Problem) -> int:
     sys.stderr.write(f"ostraka: {problem.body.decode()}\n")
     return 1

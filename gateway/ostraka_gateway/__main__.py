@@ -15,9 +15,10 @@ import structlog
 import uvicorn
 import uvloop
 
-from ostraka_gateway.app import Gateway, create_app
+from ostraka_gateway.app import create_app
 from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.config import GatewayConfig
+from ostraka_gateway.decision import Gateway
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.served_model import ServedModel

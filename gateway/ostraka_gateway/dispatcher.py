@@ -21,10 +21,14 @@ from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.roster import Roster, Worker
 from ostraka_gateway.routing import choose
 from ostraka_shared import errors
+from ostraka_shared.codec import MAX_FRAME_BYTES
 from ostraka_shared.messages import Failed, Message, Result, Work, count_tokens
 
 log = structlog.get_logger()
 
+FRAME_BYTES = 1024
+FRAME_BYTES_A_SUFFIX = 5
+"""What MessagePack adds: to a frame at most, and to each byte string."""
 MAX_CRASHES = 2
 REPLACEMENT_S = 10.0
 """How long after a worker's end its replacement is still expected: start, load, warm-up."""
@@ -94,6 +98,7 @@ class Dispatcher:
         loop = asyncio.get_running_loop()
         now = loop.time()
         tokens = count_tokens(prefix, suffixes)
+        _check_size(prefix, suffixes)
         admit(tokens, deadline - now, self._load(now), self._queue_limit_tokens)
         pending = Pending(request_id, prefix, suffixes, tokens, deadline, now, loop.create_future())
         self._pending[request_id] = pending
@@ -190,3 +195,13 @@ class Dispatcher:
     def _retry_s(self) -> float:
         rate = self._roster.tokens_per_s()
         return max(0.5, self.queued_tokens / rate) if rate else 1.0
+
+
+def _check_size(prefix: bytes, suffixes: tuple[bytes, ...]) -> None:
+    """Now, while someone can be told, and not when it is sent."""
+    if len(prefix) + sum(map(len, suffixes)) + FRAME_BYTES_A_SUFFIX * len(suffixes) > MAX_FRAME_BYTES - FRAME_BYTES:
+        raise errors.InvalidRequest(
+            "the request's prompts are too many or too long for one message: send fewer questions at a time",
+            loc=("body", "questions"),
+            kind="too_long",
+        )

@@ -46,6 +46,11 @@ class Metrics:
         """`queued()` gives the waiting requests and their tokens."""
         self._registry.register(ClusterCollector(roster, queued))
 
+    def observe(self, seconds: dict[str, float]) -> None:
+        """One answered decision's stages."""
+        for stage, spent in seconds.items():
+            self.seconds.labels(stage).observe(spent)
+
     def render(self) -> bytes:
         return generate_latest(self._registry)
 

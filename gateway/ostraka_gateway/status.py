@@ -3,12 +3,10 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ostraka_gateway.decision import Gateway
 from ostraka_gateway.roster import Worker
-
-if TYPE_CHECKING:
-    from ostraka_gateway.app import Gateway
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,18 +15,18 @@ class Page:
     body: bytes
 
 
-def livez(_: "Gateway") -> Page:
+def livez(_: Gateway) -> Page:
     """Answered at all, the event loop is alive."""
     return _page(200, {"status": "alive"})
 
 
-def readyz(gateway: "Gateway") -> Page:
+def readyz(gateway: Gateway) -> Page:
     state = _state(gateway)
     ready = len(gateway.cluster.roster.ready_workers())
     return _page(200 if state == "ready" else 503, {"status": state, "ready_workers": ready})
 
 
-def health(gateway: "Gateway") -> Page:
+def health(gateway: Gateway) -> Page:
     """The fields jev has, in its order, and then the cluster's."""
     roster, folder = gateway.cluster.roster, gateway.model.folder
     workers = sorted(roster, key=lambda worker: worker.hello.worker_id)
@@ -57,14 +55,14 @@ def health(gateway: "Gateway") -> Page:
     )
 
 
-def models(gateway: "Gateway") -> Page:
+def models(gateway: Gateway) -> Page:
     served = f"{gateway.model.name}, answered on CPUs in {gateway.model.folder.spec.precision}"
     alias = f"Another name for {gateway.model.name}, for clients that ask for the newest model"
     listed = [(gateway.model.name, served), ("jev-latest", alias)]
     return _page(200, {"models": [{"name": n, "description": d, "release_date": gateway.started} for n, d in listed]})
 
 
-def _state(gateway: "Gateway") -> str:
+def _state(gateway: Gateway) -> str:
     if gateway.is_draining:
         return "draining"
     return "ready" if gateway.cluster.roster.ready_workers() else "starting"
@@ -91,7 +89,7 @@ def _page(status: int, content: Any) -> Page:
     return Page(status, json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode())
 
 
-PAGES: dict[str, Callable[[Any], Page]] = {
+PAGES: dict[str, Callable[[Gateway], Page]] = {
     "/v1/models": models,
     "/health": health,
     "/livez": livez,

@@ -13,6 +13,9 @@ class Timeline:
         self._begun = self._last = time.perf_counter()
         self.seconds: dict[str, float] = {}
 
+    def restart(self) -> None:
+        self._begun = self._last = time.perf_counter()
+
     def mark(self, stage: str) -> None:
         now = time.perf_counter()
         self.seconds[stage] = now - self._last

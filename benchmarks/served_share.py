@@ -1,0 +1,137 @@
+"""How much of the engine reaches the client: one worker's served tokens a second as a share of a bare loop over the
+same engine on the same batches, in interleaved rounds. Then the gateway's CPU a request, and what a second worker adds.
+
+    make bench          or   python -m benchmarks.served_share --rounds 5 --requests 120 --precision int8
+"""
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import psutil
+
+from benchmarks.load import Measured, make_bodies, run_load
+from ostraka_gateway.schemas import parse_request
+from ostraka_gateway.served_model import ServedModel
+from ostraka_shared.messages import Work
+from ostraka_shared.model_folder import ModelFolder, open_folder
+from ostraka_worker.batcher import Batcher, Waiting
+from ostraka_worker.build.builder import DEFAULT_PRECISION, PRECISIONS, ensure_embedded
+from ostraka_worker.build.progress import for_stderr
+from ostraka_worker.config import DEFAULT_BATCH_TOKENS
+from ostraka_worker.engines import load_engine
+from ostraka_worker.inference import BatchRun
+from tests.cluster import Cluster, running
+
+IN_FLIGHT = 16
+
+
+def main() -> None:
+    values = parse_arguments()
+    folder = ensure_embedded(Path("~/.cache/ostraka").expanduser(), values.precision, for_stderr())
+    bodies = make_bodies(values.requests)
+    works = tokenize(folder, bodies)
+    with running(folder.path, "--workers=1") as one, bare_loop(folder, works, worker_core(one)) as bare:
+        served, alone, gateway_us = [], [], []
+        run_load(one.url, bodies, IN_FLIGHT)
+        for number in range(values.rounds):
+            alone.append(run_bare(bare))
+            before = gateway_cpu_s(one)
+            served.append(run_load(one.url, bodies, IN_FLIGHT))
+            gateway_us.append((gateway_cpu_s(one) - before) / len(bodies) * 1e6)
+            share = served[-1].tokens_per_s / alone[-1]
+            print(f"round {number + 1}: bare {alone[-1]:.0f} tok/s, served {served[-1].tokens_per_s:.0f}, {share:.1%}")
+        report_share(served, alone, gateway_us)
+        with running(folder.path, "--workers=2") as two:
+            report_scaling(one, two, bodies, values.rounds)
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=120)
+    parser.add_argument("--precision", choices=PRECISIONS, default=DEFAULT_PRECISION)
+    return parser.parse_args()
+
+
+def tokenize(folder: ModelFolder, bodies: list[bytes]) -> list[Work]:
+    model = ServedModel(folder)
+    tokenized = [model.tokenize(parse_request(body)) for body in bodies]
+    return [Work(str(number), 1, 10**6, each.prefix, each.suffixes) for number, each in enumerate(tokenized)]
+
+
+@contextmanager
+def bare_loop(folder: ModelFolder, works: list[Work], core: int) -> Iterator[Connection]:
+    """A process on the worker's own core that runs all batches, one after the other, each time it is told to."""
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=serve_bare, args=(theirs, str(folder.path), works, core), daemon=True)
+    process.start()
+    try:
+        yield ours
+    finally:
+        process.kill()
+        process.join()
+
+
+def serve_bare(pipe: Connection, path: str, works: list[Work], core: int) -> None:
+    os.sched_setaffinity(0, {core})
+    engine = load_engine(open_folder(Path(path)), threads=1)
+    while pipe.recv():
+        batcher = Batcher(DEFAULT_BATCH_TOKENS)
+        for work in works:
+            batcher.add(Waiting.take(work, 0.0))
+        begun = time.perf_counter()
+        while batch := batcher.next_batch():
+            run = BatchRun([waiting.work for waiting in batch], DEFAULT_BATCH_TOKENS)
+            for call in run.calls:
+                run.run(engine, call)
+        pipe.send(sum(work.tokens for work in works) / (time.perf_counter() - begun))
+
+
+def run_bare(pipe: Connection) -> float:
+    pipe.send("run")
+    tokens_per_s: float = pipe.recv()
+    return tokens_per_s
+
+
+def worker_core(cluster: Cluster) -> int:
+    """Of a machine with two cores or more: the worker's first; the client and the gateway use the others."""
+    core: int = cluster.worker("w0")["cores"][0]
+    return core
+
+
+def gateway_cpu_s(cluster: Cluster) -> float:
+    gateway = next(
+        child for child in psutil.Process(cluster.process.pid).children() if "ostraka_gateway" in child.cmdline()
+    )
+    times = gateway.cpu_times()
+    return float(times.user + times.system)
+
+
+def report_share(served: list[Measured], alone: list[float], gateway_us: list[float]) -> None:
+    shares = [each.tokens_per_s / bare for each, bare in zip(served, alone, strict=True)]
+    print(
+        f"served share of the bare loop: median {statistics.median(shares):.1%}, {min(shares):.1%}..{max(shares):.1%}"
+    )
+    print(f"gateway CPU a request: median {statistics.median(gateway_us):.0f} us")
+
+
+def report_scaling(one: Cluster, two: Cluster, bodies: list[bytes], rounds: int) -> None:
+    """The client and the gateway take their own share of the two cores that both workers want."""
+    run_load(two.url, bodies, IN_FLIGHT)
+    ratios = []
+    for _ in range(rounds):
+        single = run_load(one.url, bodies, IN_FLIGHT).tokens_per_s
+        ratios.append(run_load(two.url, bodies, IN_FLIGHT).tokens_per_s / single)
+    print(f"two workers against one: median {statistics.median(ratios):.2f}x, {min(ratios):.2f}..{max(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""One decision, from an HTTP request to its response: the steps in order, each timed; errors in the dialect's form."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ostraka_gateway.body import read_body
+from ostraka_gateway.cluster import Cluster
+from ostraka_gateway.dialect import Dialect
+from ostraka_gateway.dispatcher import Reply
+from ostraka_gateway.problems import Problem
+from ostraka_gateway.prompts import TokenizedRequest
+from ostraka_gateway.schemas import SystemOneRequest
+from ostraka_gateway.served_model import ServedModel
+from ostraka_gateway.timeline import Timeline
+from ostraka_shared.errors import Draining, InvalidRequest, OstrakaError
+
+DEADLINE_HEADER = "x-deadline-ms"
+DEADLINE_MS_MAX = 600_000
+JSON = "application/json"
+
+
+@dataclass(slots=True)
+class Gateway:
+    """One gateway's parts, and whether it is leaving. `started` is the UTC date of its start."""
+
+    model: ServedModel
+    cluster: Cluster
+    tokenizer_pool: ThreadPoolExecutor
+    deadline_ms: int
+    started: str
+    is_draining: bool = False
+
+
+async def respond(gateway: Gateway, dialect: Dialect, http: Request) -> Response:
+    try:
+        return await _decide(gateway, dialect, http)
+    except (ValidationError, OstrakaError) as bad:
+        return to_response(dialect.refuse(bad))
+
+
+def to_response(problem: Problem) -> Response:
+    return Response(problem.body, status_code=problem.status, headers=problem.headers)
+
+
+async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response:
+    timeline = Timeline()
+    deadline = asyncio.get_running_loop().time() + _deadline_ms(http, gateway.deadline_ms) / 1000
+    body = await read_body(http)
+    timeline.restart()  # the client's own pace is not our time
+    decoded = dialect.decode(body, http.headers.get("content-type"))
+    timeline.mark("parse")
+    asked = dialect.validate(decoded)
+    timeline.mark("validate")
+    tokens = await _tokenize(gateway, asked.request)
+    timeline.mark("tokenize")
+    reply = await _ask(gateway, http.state.request_id, tokens, deadline)
+    timeline.mark_asked(reply.queue_ms, reply.inference_ms)
+    answer = dialect.answer(asked, reply.p_yes, tokens.input_tokens)
+    timeline.mark("respond")
+    headers = {"Server-Timing": timeline.finish()}
+    gateway.cluster.metrics.observe(timeline.seconds)
+    return Response(answer, media_type=JSON, headers=headers)
+
+
+async def _tokenize(gateway: Gateway, request: SystemOneRequest) -> TokenizedRequest:
+    """In a thread: the tokenizer gives up the GIL, and a long text must not hold the event loop."""
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(gateway.tokenizer_pool, gateway.model.tokenize, request)
+
+
+async def _ask(gateway: Gateway, request_id: str, tokens: TokenizedRequest, deadline: float) -> Reply:
+    if not tokens.suffixes:  # a score of one level needs no model
+        return Reply((), 0.0, 0.0)
+    if gateway.is_draining:
+        raise Draining("this server is shutting down", retry_after_s=1.0)
+    return await gateway.cluster.dispatcher.ask(request_id, tokens.prefix, tokens.suffixes, deadline)
+
+
+def _deadline_ms(http: Request, default_ms: int) -> int:
+    text = http.headers.get(DEADLINE_HEADER)
+    if text is None:
+        return default_ms
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= DEADLINE_MS_MAX):
+        raise InvalidRequest(
+            f"{DEADLINE_HEADER} should be a whole number of milliseconds from 1 to {DEADLINE_MS_MAX}",
+            loc=("header", DEADLINE_HEADER),
+        )
+    return int(text)
