@@ -96,7 +96,7 @@ class Service:
         while self.refusal is None and not (self._is_draining and not len(self._batcher)):
             if self._is_told_to_drain and not self._is_draining:
                 self._start_draining()
-            self._take_messages(0.0 if len(self._batcher) else self._heartbeat_s)
+            self._take_messages(0.0 if len(self._batcher) else self._until_beat_s())
             self._drop_expired()
             if batch := self._batcher.next_batch():
                 self._answer(batch)
@@ -134,6 +134,8 @@ class Service:
         self._batcher.clear()
         self.introduce()
         self._announce_ready()
+        if self._is_draining:
+            self._link.send(Drain())
 
     def _drop_expired(self) -> None:
         for waiting in self._batcher.drop_expired(time.monotonic()):
@@ -146,6 +148,9 @@ class Service:
             if number:  # a large request has many calls: stay reachable between them
                 self._take_messages(0.0)
                 self._beat_if_due()
+            if all(waiting.deadline <= time.monotonic() for waiting in batch):
+                self._give_up(batch)
+                return
             self._link.send(Started(run.request_ids(call), run.tokens(call)))
             run.run(self._engine, call)
         inference_ms = (time.monotonic() - begun) * 1000
@@ -159,8 +164,16 @@ class Service:
         self._counters.batches_done += 1
         self._counters.batched_requests += len(batch) if len(batch) > 1 else 0
 
+    def _give_up(self, batch: list[Waiting]) -> None:
+        """A request of a million tokens would otherwise be read to its end, hours after its client left."""
+        for waiting in batch:
+            self._fail(waiting, DeadlineExceeded("the deadline passed before the last model call"))
+
     def _fail(self, waiting: Waiting, error: OstrakaError) -> None:
         self._link.send(Failed(waiting.work.request_id, waiting.work.attempt, error.code, str(error)))
+
+    def _until_beat_s(self) -> float:
+        return max(0.0, self._next_beat - time.monotonic())
 
     def _beat_if_due(self) -> None:
         now = time.monotonic()

@@ -1,5 +1,7 @@
 """The worker's end of the wire: one DEALER that dials the gateway. It moves messages, whatever they mean."""
 
+import math
+
 import zmq
 
 from ostraka_shared.codec import MAX_FRAME_BYTES, decode, encode
@@ -40,7 +42,7 @@ class GatewayLink:
 
     def receive(self, timeout_s: float) -> list[Message]:
         """Everything that has arrived, after waiting up to `timeout_s` for a first message."""
-        if not self._socket.poll(max(0, int(timeout_s * 1000))):
+        if not self._socket.poll(max(0, math.ceil(timeout_s * 1000))):
             return []
         messages: list[Message] = []
         while True:

@@ -1,0 +1,116 @@
+"""Over a real socket: what the fake link of the service's tests promises."""
+
+import pytest
+import zmq
+
+from ostraka_shared.codec import decode, encode
+from ostraka_shared.messages import Bye, Drain, Welcome, Work
+from ostraka_worker.transport import HIGH_WATER_MARK, GatewayLink
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def endpoint(tmp_path):
+    return f"ipc://{tmp_path}/s"
+
+
+@pytest.fixture
+def router(endpoint):
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        socket.setsockopt(zmq.RCVTIMEO, 10_000)
+        socket.bind(endpoint)
+        yield socket
+
+
+@pytest.fixture
+def link(endpoint, router):
+    link = GatewayLink(endpoint, "w0.3")
+    yield link
+    link.close()
+
+
+@pytest.fixture
+def greeted(link, router):
+    """The router can reach the worker once it has heard from it."""
+    assert link.send(Bye("hello"))
+    assert router.recv_multipart()[0] == b"w0.3"
+    return link
+
+
+def receive(link, count):
+    found = []
+    wait_until(lambda: found.extend(link.receive(0.1)) or len(found) >= count)
+    return found
+
+
+def test_what_is_sent_arrives_under_the_identity(link, router):
+    assert link.send(Bye("drained"))
+    identity, frame = router.recv_multipart()
+    assert identity == b"w0.3"
+    assert decode(frame) == Bye("drained")
+
+
+def test_what_is_sent_before_the_gateway_is_there_arrives_when_it_is(endpoint):
+    link = GatewayLink(endpoint, "w0.1")
+    assert link.send(Bye("early"))
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+        router.setsockopt(zmq.RCVTIMEO, 10_000)
+        router.bind(endpoint)
+        assert decode(router.recv_multipart()[1]) == Bye("early")
+        link.close()
+
+
+def test_messages_come_in_order(greeted, router):
+    sent = [Welcome(n) for n in range(50)]
+    for message in sent:
+        router.send_multipart((b"w0.3", encode(message)))
+    assert receive(greeted, 50) == sent
+
+
+def test_nothing_has_arrived(link):
+    assert link.receive(0.0) == []
+    assert link.receive(0.001) == []
+    assert link.receive(-1.0) == []
+
+
+def test_bad_frames_are_counted_and_the_good_ones_behind_them_taken(greeted, router):
+    for payload in ([b"\xff"], [encode(Drain()), b""], [b""], [encode(Drain())[:-1]], [b"\x81\xa1v\xcc\x09"]):
+        router.send_multipart([b"w0.3", *payload])
+    router.send_multipart((b"w0.3", encode(Drain())))
+    assert receive(greeted, 1) == [Drain()]
+    assert greeted.dropped_frames == 5
+    assert greeted.last_dropped.startswith("wrong_version: ")
+
+
+def test_a_large_message_arrives(greeted, router):
+    work = Work("r", 1, 1, b"\0" * 8_000_000, (b"abcd",))
+    router.send_multipart((b"w0.3", encode(work)))
+    assert receive(greeted, 1) == [work]
+
+
+def test_a_gateway_that_is_away_too_long_is_no_longer_written_to(endpoint):
+    link = GatewayLink(endpoint, "w0.1")
+    sent = 0
+    while link.send(Welcome(sent)) and sent < 3 * HIGH_WATER_MARK:
+        sent += 1
+    link.close()
+    assert HIGH_WATER_MARK <= sent < 3 * HIGH_WATER_MARK
+
+
+def test_closing_flushes_what_was_sent(endpoint, router):
+    link = GatewayLink(endpoint, "w9.1")
+    link.send(Bye("drained"))
+    link.close()
+    assert decode(router.recv_multipart()[1]) == Bye("drained")
+
+
+def test_a_second_worker_with_the_same_identity_does_not_take_over(greeted, router, endpoint):
+    other = GatewayLink(endpoint, "w0.3")
+    other.send(Bye("the other"))
+    greeted.send(Bye("the first"))
+    assert decode(router.recv_multipart()[1]) == Bye("the first")
+    router.send_multipart((b"w0.3", encode(Drain())))
+    assert receive(greeted, 1) == [Drain()]
+    other.close()
