@@ -28,7 +28,7 @@ from ostraka_shared.messages import (
     Work,
 )
 
-MAX_FRAME_BYTES = 16 * 1024 * 1024
+MAX_FRAME_BYTES = 32 * 1024 * 1024
 """A request of 26,624 prompts (1,024 choices of 26 options) with 100-token suffixes is 11 MB."""
 MAX_TEXT_BYTES = 4096
 MAX_ITEMS = 300_000
