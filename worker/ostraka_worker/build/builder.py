@@ -27,8 +27,10 @@ from ostraka_worker.build.workspace import exclusive, full_disk_named, publish, 
 # Raised whenever the same source would give another folder.
 BUILDER_VERSION = "1"
 PRECISIONS = ("fp32", "int8")
+# int8 is 3 times faster, but moved P(yes) by up to 0.20 on 600 held-out questions; right answers come first.
 DEFAULT_PRECISION = "fp32"
 EMBEDDED_NAME = "smollm2-135m"
+# " No" and " Yes" rank held-out answers no better: AUC +0.031 on 600 examples, +0.003 on 1,500 others, each +-0.02.
 EMBEDDED_ANSWERS = ("0", "1")
 # What a checkpoint tuned for decisions answers with.
 DEFAULT_ANSWERS = ("0", "1")

@@ -27,12 +27,11 @@ STATES = (
     "Señor Müller está muy molesto: “¿por qué nadie contesta?” — escribió a las 14:05 😡",
     "顧客は返金を求めています。注文番号は12345です。",
     "def area(r):\n\treturn 3.14159 * r ** 2  # naïve\n",
-    "The meeting was moved from 3 pm to 4 pm. " * 12,
+    "The meeting was moved from 3 pm to 4 pm. " * 7,
 )
 QUESTIONS = (
     "Is this a billing problem?",
     "Does the customer sound angry?",
-    "Is the text written in English?",
     "Would it be wrong to say that a refund was asked for, or that a delivery was late?",
     "¿Se menciona una hora?",
 )
@@ -47,9 +46,10 @@ class Bounds:
     batch_dp: float
 
 
-# Measured on the embedded model, 40 prompts: fp32 0.00001 and 0.00002, int8 0.13 and 0.29, batch mates exactly 0.
+# Measured on the embedded model, these 32 prompts: fp32 1e-6 and 3e-6, int8 0.09 and 0.29, batch mates exactly 0.
+# The room left is for other CPUs and models; a misread tensor or a mixed-up pair of halves is far beyond it.
 BOUNDS = {
-    "fp32": Bounds(largest_dp=0.001, rms_margin=0.002, batch_dp=0.0001),
+    "fp32": Bounds(largest_dp=0.0001, rms_margin=0.001, batch_dp=0.0001),
     "int8": Bounds(largest_dp=0.25, rms_margin=0.6, batch_dp=0.0001),
 }
 
