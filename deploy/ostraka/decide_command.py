@@ -1,63 +1,73 @@
-"""`ostraka decide`: answers one request file without a server, in the bytes the server would send."""
+"""`ostraka decide`: answers a request file, or a file of one request a line, in the bytes the server would send."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from ostraka_gateway.dialect import SystemOneDialect
-from ostraka_gateway.problems import Problem
+from ostraka.answerers import Answerer, LocalModel, Server
+from ostraka.decide_lines import decide_lines
+from ostraka.embedded_model import embedded_model
 from ostraka_gateway.served_model import ServedModel
-from ostraka_shared.errors import ConfigError, RequestError
-from ostraka_shared.messages import Work
+from ostraka_shared.errors import ConfigError
 from ostraka_shared.model_folder import ModelFolder, open_folder
-from ostraka_worker.build.builder import DEFAULT_PRECISION, PRECISIONS, ensure_embedded
-from ostraka_worker.build.progress import for_stderr
+from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
 from ostraka_worker.config import DEFAULT_BATCH_TOKENS
-from ostraka_worker.engines import load_engine
-from ostraka_worker.inference import BatchRun
+
+LINES_SUFFIXES = (".jsonl", ".ndjson")
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("request", metavar="REQUEST.json", help="the body of a POST /v1/systemone; - reads stdin")
-    parser.add_argument("--output", metavar="FILE", help="a new file for the answer (default: stdout)")
+    parser.add_argument(
+        "request", metavar="REQUEST", help="the body of a POST /v1/systemone, or a .jsonl of them; - is stdin"
+    )
+    parser.add_argument("--lines", action="store_true", help="one request a line, whatever the file's name")
+    parser.add_argument("--output", metavar="FILE", help="a new file for the answers (default: stdout)")
+    parser.add_argument("--resume", action="store_true", help="go on after the lines that --output already has")
+    parser.add_argument("--server", metavar="URL", help="ask a running server instead of loading a model")
+    parser.add_argument("--concurrency", type=int, default=16, metavar="N", help="requests in flight to the server")
     parser.add_argument("--model", metavar="DIR", help="a model folder (default: the embedded model)")
     parser.add_argument("--precision", choices=PRECISIONS, default=DEFAULT_PRECISION, help="of the embedded model")
     parser.add_argument("--cache-dir", default="~/.cache/ostraka", help="where downloads and built models are kept")
-    parser.add_argument("--threads", type=int, default=1, help="cores to use: more answer sooner")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="cores to use here")
 
 
 def run(values: argparse.Namespace) -> int:
-    """A request that is refused: the server's error body on stderr, exit code 1."""
+    """Exit code 1 where a request was refused."""
     output = Path(values.output) if values.output else None
-    if output and output.exists():
+    is_lines = values.lines or Path(values.request).suffix in LINES_SUFFIXES
+    if values.resume and not (output and is_lines):
+        raise ConfigError("--resume goes on with a file of lines: give --output too")
+    if output and output.exists() and not values.resume:
         raise ConfigError(f"{output} exists: answers are never written over a file")
-    body = _read(values.request)
-    folder = _find_model(values)
-    model = ServedModel(folder)
-    try:
-        answer = decide(model, body, threads=values.threads)
-    except (ValidationError, RequestError) as bad:
-        return _refuse(SystemOneDialect(model.name).refuse(bad))
-    _write(answer, output)
+    if is_lines:
+        return decide_lines(values.request, output, lambda: _find_answerer(values))
+    return _decide_one(_read(values.request), output, _find_answerer(values))
+
+
+def _decide_one(body: bytes, output: Path | None, answerer: Answerer) -> int:
+    """A refused request: the server's error body on stderr."""
+    (outcome,) = answerer.answer([body])
+    if not outcome.is_answer:
+        sys.stderr.write(f"ostraka: {outcome.body.decode()}\n")
+        return 1
+    _write(outcome.body, output)
     return 0
 
 
-def decide(model: ServedModel, body: bytes, threads: int) -> bytes:
-    """Checks the request before the weights are read. Raises ValidationError, RequestError or EngineFailed."""
-    dialect = SystemOneDialect(model.name)
-    asked = dialect.validate(dialect.decode(body, None))
-    tokens = model.tokenize(asked.request)
-    if not tokens.suffixes:
-        return dialect.answer(asked, (), tokens.input_tokens)
-    engine = load_engine(model.folder, threads)
-    batch = BatchRun([Work("decide", 1, 1, tokens.prefix, tokens.suffixes)], DEFAULT_BATCH_TOKENS)
-    for call in batch.calls:
-        batch.run(engine, call)
-    if batch.failures:
-        raise batch.failures[0]
-    return dialect.answer(asked, batch.answers()[0], tokens.input_tokens)
+def _find_answerer(values: argparse.Namespace) -> Answerer:
+    for name in ("concurrency", "threads"):
+        if getattr(values, name) < 1:
+            raise ConfigError(f"--{name} must be at least 1, not {getattr(values, name)}")
+    if values.server:
+        return Server(values.server, values.concurrency, os.environ.get("JEV_API_KEY"))
+    return LocalModel(ServedModel(_find_model(values)), values.threads, DEFAULT_BATCH_TOKENS)
+
+
+def _find_model(values: argparse.Namespace) -> ModelFolder:
+    if values.model:
+        return open_folder(Path(values.model).expanduser())
+    return embedded_model(values.cache_dir, values.precision)
 
 
 def _read(source: str) -> bytes:
@@ -67,24 +77,13 @@ def _read(source: str) -> bytes:
         raise ConfigError(f"{source}: {bad.strerror}") from bad
 
 
-def _find_model(values: argparse.Namespace) -> ModelFolder:
-    if values.model:
-        return open_folder(Path(values.model).expanduser())
-    return ensure_embedded(Path(values.cache_dir).expanduser(), values.precision, for_stderr())
-
-
 def _write(answer: bytes, output: Path | None) -> None:
     if output is None:
         sys.stdout.buffer.write(answer + (b"\n" if sys.stdout.isatty() else b""))
         return
-    output.parent.mkdir(parents=True, exist_ok=True)
     try:
+        output.parent.mkdir(parents=True, exist_ok=True)
         with output.open("xb") as file:
             file.write(answer)
     except OSError as bad:
         raise ConfigError(f"{output}: {bad.strerror}") from bad
-
-
-def _refuse(problem: Problem) -> int:
-    sys.stderr.write(f"ostraka: {problem.body.decode()}\n")
-    return 1

@@ -12,15 +12,8 @@ from tokenizers import Tokenizer
 
 from ostraka_shared.errors import ConfigError, EngineFailed, ModelError, OstrakaError
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
-from ostraka_worker.build.builder import (
-    DEFAULT_ANSWERS,
-    DEFAULT_PRECISION,
-    EMBEDDED_NAME,
-    PRECISIONS,
-    build_embedded,
-    build_file,
-    model_path,
-)
+from ostraka_worker.build.builder import DEFAULT_ANSWERS, build_embedded, build_file
+from ostraka_worker.build.catalog import DEFAULT_PRECISION, EMBEDDED_NAME, PRECISIONS, model_path
 from ostraka_worker.build.progress import for_stderr
 from ostraka_worker.engine import Prompt
 from ostraka_worker.onnx_engine import OnnxEngine

@@ -16,6 +16,7 @@ import structlog
 
 from ostraka.children import Child
 from ostraka.cores import CoreLayout, plan_cores, read_machine
+from ostraka.embedded_model import embedded_model
 from ostraka.restarts import RestartPolicy
 from ostraka.supervisor import Supervisor
 from ostraka_gateway.config import DEFAULT_DEADLINE_MS, DEFAULT_QUEUE_TOKENS, GatewayConfig
@@ -24,8 +25,7 @@ from ostraka_shared.errors import ConfigError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
 from ostraka_shared.options import add_options, option, read_settings, to_flags
-from ostraka_worker.build.builder import DEFAULT_PRECISION, PRECISIONS, ensure_embedded
-from ostraka_worker.build.progress import for_stderr
+from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
 from ostraka_worker.config import DEFAULT_BATCH_TOKENS, WorkerConfig
 
 log = structlog.get_logger()
@@ -78,7 +78,7 @@ def run(values: argparse.Namespace) -> int:
 def find_model(config: ServeConfig) -> ModelFolder:
     if config.model is not None:
         return open_folder(Path(config.model).expanduser())
-    return ensure_embedded(Path(config.cache_dir).expanduser(), config.precision, for_stderr())
+    return embedded_model(config.cache_dir, config.precision)
 
 
 @contextlib.contextmanager

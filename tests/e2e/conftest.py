@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from ostraka_shared.model_folder import ModelFolder
-from ostraka_worker.build.builder import DEFAULT_PRECISION, ensure_embedded
+from ostraka_worker.build.builder import ensure_embedded
+from ostraka_worker.build.catalog import DEFAULT_PRECISION
 from ostraka_worker.build.progress import Lines
 from tests.cluster import Cluster, running
 

@@ -6,7 +6,8 @@ from tokenizers import Tokenizer
 
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_worker.build import embedded
-from ostraka_worker.build.builder import PRECISIONS, ensure_embedded
+from ostraka_worker.build.builder import ensure_embedded
+from ostraka_worker.build.catalog import PRECISIONS
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.engine import Prompt
 from tests.oracle.native_llama import NativeLlama

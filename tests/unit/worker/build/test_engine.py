@@ -8,7 +8,7 @@ import pytest
 
 from ostraka_shared.errors import ModelDamaged
 from ostraka_shared.model_folder import ModelFolder
-from ostraka_worker.build.builder import PRECISIONS
+from ostraka_worker.build.catalog import PRECISIONS
 from ostraka_worker.build.checkpoint import read_checkpoint
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.build.reference import reference_logits

@@ -1,0 +1,159 @@
+"""Where `ostraka decide` gets its answers: from a model in this process, or from a running server. Order is kept."""
+
+import http.client
+import json
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import local
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from ostraka_gateway.dialect import Asked, SystemOneDialect
+from ostraka_gateway.prompts import TokenizedRequest
+from ostraka_gateway.served_model import ServedModel
+from ostraka_shared.errors import ConfigError, OstrakaError
+from ostraka_shared.messages import Work, count_tokens
+from ostraka_worker.engine import Engine
+from ostraka_worker.engines import load_engine
+from ostraka_worker.inference import BatchRun
+
+TRIES = 6
+"""Of one request to a server that is busy, restarting or away: about 30 s with the waits between."""
+FIRST_WAIT_S = 0.5
+RETRIED_STATUS = frozenset({408, 429, 502, 503, 504, 529})
+REQUEST_TIMEOUT_S = 120.0
+WINDOW = 4
+"""Requests begun for each one in flight: what is answered early waits here for its turn to be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`body` is what the server sends, answer or error."""
+
+    body: bytes
+    is_answer: bool
+
+
+class Answerer(Protocol):
+    def answer(self, bodies: Iterable[bytes]) -> Iterator[Outcome]:
+        """One outcome for each body, in order."""
+
+
+class LocalModel:
+    """Reads requests together as a worker does. The weights are loaded when the first valid request needs them."""
+
+    def __init__(self, model: ServedModel, threads: int, batch_tokens: int) -> None:
+        self._model = model
+        self._dialect = SystemOneDialect(model.name)
+        self._threads = threads
+        self._batch_tokens = batch_tokens
+        self._engine: Engine | None = None
+
+    def answer(self, bodies: Iterable[bytes]) -> Iterator[Outcome]:
+        batch: list[Outcome | tuple[Asked, TokenizedRequest]] = []
+        tokens = 0
+        for body in bodies:
+            prepared = self._prepare(body)
+            size = 0 if isinstance(prepared, Outcome) else count_tokens(prepared[1].prefix, prepared[1].suffixes)
+            if batch and tokens + size > self._batch_tokens:
+                yield from self._run(batch)
+                batch, tokens = [], 0
+            batch.append(prepared)
+            tokens += size
+        yield from self._run(batch)
+
+    def _prepare(self, body: bytes) -> Outcome | tuple[Asked, TokenizedRequest]:
+        try:
+            asked = self._dialect.validate(self._dialect.decode(body, None))
+            return asked, self._model.tokenize(asked.request)
+        except (ValidationError, OstrakaError) as bad:
+            return self._refuse(bad)
+
+    def _run(self, batch: list[Outcome | tuple[Asked, TokenizedRequest]]) -> Iterator[Outcome]:
+        works = [Work("", 1, 1, one[1].prefix, one[1].suffixes) for one in batch if not isinstance(one, Outcome)]
+        run = BatchRun(works, self._batch_tokens)
+        for call in run.calls:
+            self._engine = self._engine or load_engine(self._model.folder, self._threads)
+            run.run(self._engine, call)
+        answers = iter(enumerate(run.answers()))
+        for one in batch:
+            if isinstance(one, Outcome):
+                yield one
+                continue
+            place, p_yes = next(answers)
+            failure = run.failures.get(place)
+            yield self._refuse(failure) if failure else self._encode(*one, p_yes)
+
+    def _encode(self, asked: Asked, tokens: TokenizedRequest, p_yes: tuple[float, ...]) -> Outcome:
+        return Outcome(self._dialect.answer(asked, p_yes, tokens.input_tokens), is_answer=True)
+
+    def _refuse(self, bad: Exception) -> Outcome:
+        return Outcome(self._dialect.refuse(bad).body, is_answer=False)
+
+
+class Server:
+    """Keeps at most `concurrency` requests in flight, each on a connection of its own that is kept open."""
+
+    def __init__(self, url: str, concurrency: int, key: str | None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"--server {url} is not an address like http://127.0.0.1:8017")
+        self._parts = parts
+        self._concurrency = concurrency
+        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._mine = local()
+
+    def answer(self, bodies: Iterable[bytes]) -> Iterator[Outcome]:
+        begun: deque[Future[Outcome]] = deque()
+        with ThreadPoolExecutor(self._concurrency) as pool:
+            try:
+                for body in bodies:
+                    begun.append(pool.submit(self._ask, body))
+                    if len(begun) >= WINDOW * self._concurrency:
+                        yield begun.popleft().result()
+                while begun:
+                    yield begun.popleft().result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _ask(self, body: bytes) -> Outcome:
+        """Busy and away are tried again; any other answer is the outcome."""
+        wait_s = FIRST_WAIT_S
+        for tries_left in reversed(range(TRIES)):
+            try:
+                status, answer, asked_wait_s = self._post(body)
+            except (OSError, http.client.HTTPException) as bad:
+                status, answer, asked_wait_s = 0, _unreachable(self._parts.geturl(), bad), None
+            if status and (status not in RETRIED_STATUS or not tries_left):
+                return Outcome(answer, is_answer=status == 200)
+            if tries_left:
+                time.sleep(asked_wait_s if asked_wait_s is not None else wait_s)
+                wait_s *= 2
+        return Outcome(answer, is_answer=False)
+
+    def _post(self, body: bytes) -> tuple[int, bytes, float | None]:
+        """(status, body, seconds the server asks to wait). A failed connection is not used again."""
+        connection: http.client.HTTPConnection | None = getattr(self._mine, "connection", None)
+        connection = connection or self._connect()
+        self._mine.connection = None
+        connection.request("POST", f"{self._parts.path.rstrip('/')}/v1/systemone", body, self._headers)
+        response = connection.getresponse()
+        answer = response.read()
+        wait_ms = response.headers.get("retry-after-ms")
+        self._mine.connection = connection
+        return response.status, answer, int(wait_ms) / 1000 if wait_ms else None
+
+    def _connect(self) -> http.client.HTTPConnection:
+        host, port = self._parts.hostname or "", self._parts.port
+        kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
+        return kind(host, port, timeout=REQUEST_TIMEOUT_S)
+
+
+def _unreachable(url: str, bad: Exception) -> bytes:
+    message = f"{url} does not answer ({bad or type(bad).__name__})"
+    return json.dumps({"detail": {"error_type": "unreachable", "message": message}}, ensure_ascii=False).encode()
