@@ -45,9 +45,9 @@ def _metrics(gateway: Gateway) -> Callable[[], Awaitable[Response]]:
     return metrics
 
 
-async def _http_exception(_: Request, bad: Exception) -> Response:
+async def _http_exception(http: Request, bad: Exception) -> Response:
     """Starlette's own: an unknown path, or a method the path does not have."""
     assert isinstance(bad, HTTPException)  # noqa: S101  for mypy: handlers are typed loosely
     if bad.status_code == 405:
         return to_response(problems.method_not_allowed((bad.headers or {}).get("Allow", "")))
-    return to_response(problems.not_found())
+    return to_response(problems.not_found(http.url.path))

@@ -10,22 +10,38 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from ostraka_gateway.schemas import DetailItem, validation_detail
-from ostraka_shared.errors import BodyTooLarge, InvalidRequest, RequestError, ServingError
+from ostraka_shared.errors import (
+    InvalidRequest,
+    OstrakaError,
+    RequestError,
+    RequestTooSlow,
+    ServingError,
+    Unauthenticated,
+    UnsupportedMediaType,
+)
 
 INVALID_STATUS = 422
 STATUS = {
-    "overloaded": 529,
-    "no_worker_ready": 503,
-    "draining": 503,
-    "deadline_exceeded": 504,
-    "engine_failed": 500,
-    "poisoned_request": 500,
-    "internal_error": 500,
-    "not_found": 404,
-    "method_not_allowed": 405,
-    "body_too_large": 413,
-    "unsupported_media_type": 415,
+    "unauthenticated": (401, "authentication_error"),
+    "rate_limited": (429, "rate_limit_error"),
+    "overloaded": (529, "overloaded_error"),
+    "too_many_connections": (503, "overloaded_error"),
+    "no_worker_ready": (503, "no_worker_ready"),
+    "draining": (503, "draining"),
+    "deadline_exceeded": (504, "deadline_exceeded"),
+    "engine_failed": (500, "engine_failed"),
+    "poisoned_request": (500, "poisoned_request"),
+    "internal_error": (500, "internal_error"),
+    "unreadable": (400, "invalid_request_error"),
+    "not_found": (404, "not_found"),
+    "method_not_allowed": (405, "method_not_allowed"),
+    "request_too_slow": (408, "request_timeout"),
+    "body_too_large": (413, "body_too_large"),
+    "unsupported_media_type": (415, "unsupported_media_type"),
+    "headers_too_large": (431, "headers_too_large"),
 }
+"""An error's code: its status, and the `error_type` clients see. Where the System One API's clients know a name for the
+status it is that one; elsewhere our own code says more."""
 
 _JSON = {"content-type": "application/json"}
 _BODY = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -49,17 +65,32 @@ def from_error(error: BaseException) -> Problem:
     match error:
         case InvalidRequest():
             return _invalid([{"loc": list(error.loc), "msg": str(error), "type": error.kind}])
-        case BodyTooLarge():
-            return _problem(error.code, str(error))
+        case RequestError() | ServingError() if error.code in STATUS and type(error) is not ServingError:
+            return _problem(error.code, str(error), headers_for(error))
         case RequestError():
             return _invalid([{"loc": ["body"], "msg": str(error), "type": "value_error"}])
-        case ServingError() if error.code in STATUS and type(error) is not ServingError:
-            return _problem(error.code, str(error), _retry_headers(error.retry_after_s))
         case _:  # what it says is for the log, not for the client
             return _problem("internal_error", "Something went wrong in this server; its log says what")
 
 
-def not_found() -> Problem:
+def headers_for(error: OstrakaError) -> dict[str, str]:
+    """What a refusal says beside its body, the same in every dialect."""
+    match error:
+        case ServingError():
+            return _retry_headers(error.retry_after_s)
+        case Unauthenticated():
+            return {"www-authenticate": "Bearer"}
+        case UnsupportedMediaType() if error.accept_encoding:
+            return {"accept-encoding": error.accept_encoding}
+        case RequestTooSlow():  # its rest may still be on the way: nothing can follow on this connection
+            return {"connection": "close"}
+        case _:
+            return {}
+
+
+def not_found(path: str) -> Problem:
+    if path.startswith("/v1/v1/"):
+        return _problem("not_found", "There is nothing at this path: the base URL should end before its /v1")
     return _problem("not_found", "There is nothing at this path")
 
 
@@ -86,7 +117,8 @@ def _invalid(detail: list[DetailItem]) -> Problem:
 
 
 def _problem(code: str, message: str, headers: dict[str, str] | None = None) -> Problem:
-    return Problem(STATUS[code], _encode({"error_type": code, "message": message}), _JSON | (headers or {}))
+    status, error_type = STATUS[code]
+    return Problem(status, _encode({"error_type": error_type, "message": message}), _JSON | (headers or {}))
 
 
 def _encode(detail: object) -> bytes:

@@ -3,11 +3,18 @@
 OstrakaError
 ├── RequestError              the client's to mend
 │   ├── InvalidRequest        a field is wrong; `loc` says which
+│   ├── Unauthenticated       no key, or none of ours
+│   ├── UnsupportedMediaType  the body is of a type, or encoded in a way, that is not read here
+│   ├── Unreadable            not HTTP, or an encoded body that is damaged or cut short
+│   ├── HeadersTooLarge       more bytes before the body than any client sends
 │   ├── BodyTooLarge          more bytes than any useful request has
+│   ├── RequestTooSlow        the request did not arrive in the time it is given
 │   ├── UnknownModel          the model named is not served
 │   └── PromptTooLong         a prompt does not fit the model's context; nothing is ever cut
 ├── ServingError              ours; worth retrying unless it says otherwise
+│   ├── RateLimited           the client is over its rate
 │   ├── Overloaded            the queue is full
+│   ├── TooManyConnections    more connections are open than this server keeps
 │   ├── NoWorkerReady         no worker can take the request
 │   ├── DeadlineExceeded      no answer in the time the client gave
 │   ├── EngineFailed          the model call raised
@@ -44,8 +51,34 @@ class InvalidRequest(RequestError):
         self.kind = kind
 
 
+class Unauthenticated(RequestError):
+    code = "unauthenticated"
+
+
+class UnsupportedMediaType(RequestError):
+    """`accept_encoding`: the encodings that are taken, where it was the encoding."""
+
+    code = "unsupported_media_type"
+
+    def __init__(self, message: str, accept_encoding: str = "") -> None:
+        super().__init__(message)
+        self.accept_encoding = accept_encoding
+
+
+class Unreadable(RequestError):
+    code = "unreadable"
+
+
+class HeadersTooLarge(RequestError):
+    code = "headers_too_large"
+
+
 class BodyTooLarge(RequestError):
     code = "body_too_large"
+
+
+class RequestTooSlow(RequestError):
+    code = "request_too_slow"
 
 
 class UnknownModel(InvalidRequest):
@@ -64,8 +97,16 @@ class ServingError(OstrakaError):
         self.retry_after_s = retry_after_s
 
 
+class RateLimited(ServingError):
+    code = "rate_limited"
+
+
 class Overloaded(ServingError):
     code = "overloaded"
+
+
+class TooManyConnections(ServingError):
+    code = "too_many_connections"
 
 
 class NoWorkerReady(ServingError):

@@ -107,7 +107,7 @@ def test_a_full_queue_refuses_at_once(fake_model, release: Path) -> None:
         while (refused := cluster.decide("x" * 60, **{"x-deadline-ms": "50"})).status_code == 504:
             queued.append(cluster.ask_in_background("x" * 60))
             wait_for(lambda: cluster.health()["in_flight_requests"] == len(queued) + 1, "it is in")
-        assert (refused.status_code, refused.json()["detail"]["error_type"]) == (529, "overloaded")
+        assert (refused.status_code, refused.json()["detail"]["error_type"]) == (529, "overloaded_error")
         assert int(refused.headers["retry-after-ms"]) > 0
         assert int(refused.headers["retry-after"]) > 0
         release.touch()

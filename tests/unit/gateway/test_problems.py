@@ -15,21 +15,43 @@ def detail(problem):
 
 
 @pytest.mark.parametrize(
-    ("error", "status"),
+    ("error", "status", "error_type"),
     [
-        (errors.Overloaded, 529),
-        (errors.NoWorkerReady, 503),
-        (errors.Draining, 503),
-        (errors.DeadlineExceeded, 504),
-        (errors.EngineFailed, 500),
-        (errors.PoisonedRequest, 500),
+        (errors.RateLimited, 429, "rate_limit_error"),
+        (errors.Overloaded, 529, "overloaded_error"),
+        (errors.TooManyConnections, 503, "overloaded_error"),
+        (errors.NoWorkerReady, 503, "no_worker_ready"),
+        (errors.Draining, 503, "draining"),
+        (errors.DeadlineExceeded, 504, "deadline_exceeded"),
+        (errors.EngineFailed, 500, "engine_failed"),
+        (errors.PoisonedRequest, 500, "poisoned_request"),
+        (errors.Unauthenticated, 401, "authentication_error"),
+        (errors.Unreadable, 400, "invalid_request_error"),
+        (errors.RequestTooSlow, 408, "request_timeout"),
+        (errors.BodyTooLarge, 413, "body_too_large"),
+        (errors.UnsupportedMediaType, 415, "unsupported_media_type"),
+        (errors.HeadersTooLarge, 431, "headers_too_large"),
     ],
 )
-def test_a_serving_error_is_its_code_and_message(error, status):
+def test_an_error_is_its_type_and_message(error, status, error_type):
     problem = problems.from_error(error("Why."))
     assert problem.status == status
-    assert detail(problem) == {"error_type": error.code, "message": "Why."}
-    assert problem.body == b'{"detail":{"error_type":"%s","message":"Why."}}' % error.code.encode()
+    assert detail(problem) == {"error_type": error_type, "message": "Why."}
+    assert problem.body == b'{"detail":{"error_type":"%s","message":"Why."}}' % error_type.encode()
+
+
+@pytest.mark.parametrize(
+    ("error", "headers"),
+    [
+        (errors.Unauthenticated("Why."), {"www-authenticate": "Bearer"}),
+        (errors.UnsupportedMediaType("Why.", "zstd, gzip"), {"accept-encoding": "zstd, gzip"}),
+        (errors.UnsupportedMediaType("Why."), {}),
+        (errors.RequestTooSlow("Why."), {"connection": "close"}),
+        (errors.BodyTooLarge("Why."), {}),
+    ],
+)
+def test_a_refusal_says_in_headers_what_clients_read_there(error, headers):
+    assert problems.from_error(error).headers == {"content-type": "application/json", **headers}
 
 
 def test_every_serving_error_has_a_status():
@@ -114,7 +136,7 @@ def test_a_known_path_keeps_its_allow_header():
 @pytest.mark.parametrize(
     ("problem", "status", "code"),
     [
-        (problems.not_found(), 404, "not_found"),
+        (problems.not_found("/x"), 404, "not_found"),
         (problems.from_error(errors.BodyTooLarge("At most 1000 bytes.")), 413, "body_too_large"),
         (problems.unsupported_media_type("application/json"), 415, "unsupported_media_type"),
     ],
@@ -123,6 +145,11 @@ def test_the_edge_s_own_problems_have_the_same_shape(problem, status, code):
     assert problem.status == status
     assert set(detail(problem)) == {"error_type", "message"}
     assert detail(problem)["error_type"] == code
+
+
+def test_a_doubled_v1_is_told_what_to_change():
+    assert "base URL" in detail(problems.not_found("/v1/v1/systemone"))["message"]
+    assert "base URL" not in detail(problems.not_found("/v1/nothing"))["message"]
 
 
 def test_a_lone_surrogate_in_a_message_does_not_stop_it():
