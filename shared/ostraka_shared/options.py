@@ -1,12 +1,13 @@
 """A process's settings: one frozen dataclass, from which flags, OSTRAKA_* variables and config-file keys follow.
 
-Each field is declared with `option(default, help)`; its name is the flag's, the variable's and the key's.
+Each field is declared with `option(default, help)`; its name is the flag's, the variable's and the key's. A field may
+be a `group` instead: another such dataclass, whose fields are flags beside the others.
 """
 
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import MISSING, Field, field, fields
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, Field, field, fields, is_dataclass
+from typing import Any, TypeGuard, TypeVar, get_args, get_origin, get_type_hints
 
 import configargparse
 
@@ -22,6 +23,11 @@ def option(default: Any, help_text: str, *, choices: Sequence[str] | None = None
 
 def required(help_text: str) -> Any:
     return option(MISSING, help_text)
+
+
+def group(settings: type[Any]) -> Any:
+    """A field that holds settings of its own."""
+    return field(default_factory=settings)
 
 
 def build_parser(prog: str, description: str) -> configargparse.ArgumentParser:
@@ -40,27 +46,49 @@ def build_parser(prog: str, description: str) -> configargparse.ArgumentParser:
 def add_options(parser: configargparse.ArgumentParser, settings: type[Any]) -> None:
     hints = get_type_hints(settings)
     for each in fields(settings):
-        parser.add_argument("--" + each.name.replace("_", "-"), **_argument(each, hints[each.name]))
+        if _is_group(hint := hints[each.name]):
+            add_options(parser, hint)
+        else:
+            parser.add_argument("--" + each.name.replace("_", "-"), **_argument(each, hint))
 
 
 def read_settings(settings: type[Settings], values: Namespace) -> Settings:
     """Raises ConfigError where the dataclass's own __post_init__ refuses a value with ValueError."""
+    hints = get_type_hints(settings)
     try:
-        return settings(**{each.name: getattr(values, each.name) for each in fields(settings)})  # type: ignore[arg-type]
+        return settings(**{each.name: _read(each.name, hints[each.name], values) for each in fields(settings)})  # type: ignore[arg-type]
     except ValueError as bad:
         raise ConfigError(str(bad)) from bad
 
 
+def _read(name: str, hint: Any, values: Namespace) -> Any:
+    return read_settings(hint, values) if _is_group(hint) else getattr(values, name)
+
+
 def to_flags(settings: Any) -> list[str]:
     """The command line that gives a child process these settings. Unset ones are left out."""
-    flags = []
+    flags: list[str] = []
     for each in fields(settings):
         value = getattr(settings, each.name)
+        if is_dataclass(value):
+            flags += to_flags(value)
+            continue
         if value is None or value is False:
             continue
         text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
         flags.append(f"--{each.name.replace('_', '-')}" + ("" if value is True else f"={text}"))
     return flags
+
+
+def check_at_least(least: float, settings: Any, *names: str) -> None:
+    """For a __post_init__: raises ValueError naming the flag."""
+    for name in names:
+        if not getattr(settings, name) >= least:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(settings, name)}")
+
+
+def _is_group(hint: Any) -> TypeGuard[type[Any]]:
+    return is_dataclass(hint)
 
 
 def _argument(each: "Field[Any]", hint: Any) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ostraka.serve_command import ServeConfig
 from ostraka_gateway.config import GatewayConfig
 from ostraka_shared.errors import ConfigError
-from ostraka_shared.options import add_options, build_parser, option, read_settings, required, to_flags
+from ostraka_shared.options import add_options, build_parser, group, option, read_settings, required, to_flags
 from ostraka_worker.config import WorkerConfig
 
 
@@ -142,6 +142,30 @@ def test_flags_win_over_the_variables_a_child_inherits(monkeypatch):
     assert read(to_flags(settings)) == settings
 
 
+@dataclass(frozen=True)
+class Outer:
+    inner: Settings = group(Settings)
+    port: int = option(80, "a number")
+
+
+def test_a_group_s_fields_are_options_beside_the_others(monkeypatch, tmp_path):
+    file = tmp_path / "ostraka.toml"
+    file.write_text("[ostraka]\ncount = 4\nport = 81\n")
+    monkeypatch.setenv("OSTRAKA_LIMIT", "9")
+    found = read([f"--config={file}", "--name=a"], Outer)
+    assert found == Outer(Settings("a", 4, 9), 81)
+    monkeypatch.delenv("OSTRAKA_LIMIT")
+    assert read(to_flags(found), Outer) == found
+    with pytest.raises(ConfigError, match="--count must be at least 1"):
+        read(["--name=a", "--count=0"], Outer)
+
+
+def leaves(settings):
+    """Every option of a settings class, those of its groups too."""
+    for each in fields(settings):
+        yield from leaves(each.default_factory) if is_dataclass(each.default_factory) else [each]
+
+
 @pytest.mark.parametrize("settings", [ServeConfig, GatewayConfig, WorkerConfig])
 def test_every_option_of_every_process_says_what_it_does(settings, capsys):
     parser = build_parser("test", "A test.")
@@ -149,7 +173,7 @@ def test_every_option_of_every_process_says_what_it_does(settings, capsys):
     with pytest.raises(SystemExit):
         parser.parse_args(["--help"])  # a variable is only named once arguments are parsed
     text = " ".join(capsys.readouterr().out.split())
-    for each in fields(settings):
+    for each in leaves(settings):
         assert f"--{each.name.replace('_', '-')}" in text
         assert f"OSTRAKA_{each.name.upper()}" in text
         assert len(each.metadata["help"]) > 15
