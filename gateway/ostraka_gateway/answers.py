@@ -25,16 +25,21 @@ def encode_response(request: SystemOneRequest, model: str, p_yes: Sequence[float
 
 def answer_request(request: SystemOneRequest, p_yes: Sequence[float]) -> dict[str, Answer]:
     """`p_yes` in the order of the prompts: question by question."""
+    dealt = deal(request, p_yes)
+    return {key: _answer(question, own) for (key, question), own in zip(request.questions.items(), dealt, strict=True)}
+
+
+def deal(request: SystemOneRequest, p_yes: Sequence[float]) -> list[list[float]]:
+    """To each question its own. Raises EngineFailed where they cannot be this request's."""
     if len(p_yes) != request.prompt_count:
         raise EngineFailed(f"The model answered {len(p_yes)} of {request.prompt_count} prompts")
     if not all(0.0 <= p <= 1.0 for p in p_yes):  # refuses NaN too
         raise EngineFailed("The model gave a probability that is not between 0 and 1")
     remaining = iter(p_yes)
-    return {question_id: _answer(question, remaining) for question_id, question in request.questions.items()}
+    return [list(islice(remaining, question.prompt_count)) for question in request.questions.values()]
 
 
-def _answer(question: Question, remaining: Iterator[float]) -> Answer:
-    p_yes = list(islice(remaining, question.prompt_count))
+def _answer(question: Question, p_yes: list[float]) -> Answer:
     match question:
         case Noul():
             return {"type": "noul", "noul": p_yes[0]}

@@ -10,6 +10,7 @@ from ostraka_gateway.decision import JSON, Gateway, respond, to_response
 from ostraka_gateway.dialect import Dialect, SystemOneDialect
 from ostraka_gateway.metrics import CONTENT_TYPE
 from ostraka_gateway.middleware import Envelope
+from ostraka_gateway.openai_decisions.dialect import DecisionsDialect, EitherDialect
 
 
 def create_app(gateway: Gateway) -> FastAPI:
@@ -17,6 +18,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.add_middleware(Envelope, metrics=gateway.cluster.metrics)
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_api_route("/v1/systemone", _decisions(gateway, SystemOneDialect(gateway.model.name)), methods=["POST"])
+    app.add_api_route("/v1/decisions", _either(gateway), methods=["POST"])
     for path, describe in status.PAGES.items():
         app.add_api_route(path, _page(gateway, describe), methods=["GET"])
     app.add_api_route("/metrics", _metrics(gateway), methods=["GET"])
@@ -26,6 +28,15 @@ def create_app(gateway: Gateway) -> FastAPI:
 def _decisions(gateway: Gateway, dialect: Dialect) -> Callable[[Request], Awaitable[Response]]:
     async def decide(request: Request) -> Response:
         return await respond(gateway, dialect, request)
+
+    return decide
+
+
+def _either(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:
+    system_one, openai = SystemOneDialect(gateway.model.name), DecisionsDialect(gateway.model.name)
+
+    async def decide(request: Request) -> Response:
+        return await respond(gateway, EitherDialect(system_one, openai), request)
 
     return decide
 

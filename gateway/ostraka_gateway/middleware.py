@@ -11,7 +11,9 @@ from ostraka_gateway.problems import from_error
 log = structlog.get_logger()
 
 REQUEST_ID_HEADER = "x-typesafe-request-id"
-ROUTES = frozenset({"/v1/systemone", "/v1/models", "/health", "/livez", "/readyz", "/metrics", "/openapi.json"})
+ROUTES = frozenset(
+    {"/v1/systemone", "/v1/decisions", "/v1/models", "/health", "/livez", "/readyz", "/metrics", "/openapi.json"}
+)
 """Metric labels; any other path is "other", so that a scanner cannot multiply the series."""
 
 

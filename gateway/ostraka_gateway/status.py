@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from ostraka_gateway.decision import Gateway
@@ -56,10 +57,14 @@ def health(gateway: Gateway) -> Page:
 
 
 def models(gateway: Gateway) -> Page:
+    """Two lists of the same models in one body: TypeSafe's `models` and OpenAI's `data`, for the SDKs of either."""
     served = f"{gateway.model.name}, answered on CPUs in {gateway.model.folder.spec.precision}"
     alias = f"Another name for {gateway.model.name}, for clients that ask for the newest model"
     listed = [(gateway.model.name, served), ("jev-latest", alias)]
-    return _page(200, {"models": [{"name": n, "description": d, "release_date": gateway.started} for n, d in listed]})
+    created = int(datetime.fromisoformat(gateway.started).replace(tzinfo=UTC).timestamp())
+    openai = [{"id": n, "object": "model", "created": created, "owned_by": "ostraka"} for n, _ in listed]
+    typesafe = [{"name": n, "description": d, "release_date": gateway.started} for n, d in listed]
+    return _page(200, {"models": typesafe, "object": "list", "data": openai})
 
 
 def _state(gateway: Gateway) -> str:

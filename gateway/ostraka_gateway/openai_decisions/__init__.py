@@ -1,0 +1,1 @@
+"""OpenAI's Decisions API over the same prompts: its request, its answers, its errors."""
