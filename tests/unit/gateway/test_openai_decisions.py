@@ -220,6 +220,7 @@ def test_other_errors_keep_their_status_and_headers(error, status, code, kind):
     body = json.loads(problem.body)["error"]
     assert (problem.status, body["code"], body["type"], body["param"]) == (status, code, kind, None)
     assert problem.headers == plain.headers
+    assert ("retry-after-ms" in problem.headers) == isinstance(error, errors.Overloaded)
     assert "secret" not in body["message"]
 
 
