@@ -5,8 +5,9 @@
               └── worker lost ─────────┘
     the deadline passes, at any point: DeadlineExceeded
 
-A request whose worker is lost waits again, first in the queue. One that was running in two lost workers is poison and
-never tried a third time. Deciding has no side effect, so running twice is harmless; answering twice cannot happen.
+A request whose worker is lost waits again, first in the queue. One that was running in a lost worker runs alone from
+then on, so that it takes no batch mates along; after two lost workers it is poison and never tried a third time.
+Deciding has no side effect, so running twice is harmless; answering twice cannot happen.
 """
 
 import asyncio
@@ -30,6 +31,8 @@ FRAME_BYTES = 1024
 FRAME_BYTES_A_SUFFIX = 5
 """What MessagePack adds: to a frame at most, and to each byte string."""
 MAX_CRASHES = 2
+ALONE_TOKENS = 1 << 62
+"""No worker has credit for so many beside another request."""
 REPLACEMENT_S = 10.0
 """How long after a worker's end its replacement is still expected: start, load, warm-up."""
 
@@ -57,6 +60,11 @@ class Pending:
     worker: Worker | None = None
     attempt: int = 0
     crashes: int = 0
+
+    @property
+    def claimed_tokens(self) -> int:
+        """What a worker must have room for."""
+        return ALONE_TOKENS if self.crashes else self.tokens
 
     def next_attempt(self, now: float) -> Work:
         self.attempt += 1
@@ -94,11 +102,13 @@ class Dispatcher:
         return len(self._pending)
 
     async def ask(self, request_id: str, prefix: bytes, suffixes: tuple[bytes, ...], deadline: float) -> Reply:
-        """`deadline` is an instant of the event loop's clock. Raises any ServingError."""
+        """`deadline` is an instant of the event loop's clock. Raises InvalidRequest or any ServingError."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         tokens = count_tokens(prefix, suffixes)
         _check_size(prefix, suffixes)
+        if deadline <= now:
+            raise errors.DeadlineExceeded("the deadline passed before the request could be sent", self._retry_s())
         admit(tokens, deadline - now, self._load(now), self._queue_limit_tokens)
         pending = Pending(request_id, prefix, suffixes, tokens, deadline, now, loop.create_future())
         self._pending[request_id] = pending
@@ -114,9 +124,8 @@ class Dispatcher:
 
     def pump(self) -> None:
         """Sends what waits, in order, as long as a worker has room. To be called whenever room may have come."""
-        while self._queue:
-            pending = self._queue[0]
-            worker = choose(self._roster.ready_workers(), pending.tokens)
+        while pending := self._first_waiting():
+            worker = choose(self._roster.ready_workers(), pending.claimed_tokens)
             if worker is None:
                 return
             self._queue.popleft()
@@ -161,19 +170,25 @@ class Dispatcher:
             self._metrics.redispatched.labels(reason).inc()
             self._enqueue(pending, first=True)
 
+    def _first_waiting(self) -> Pending | None:
+        while self._queue and self._queue[0].future.done():  # expired or cancelled in this very turn of the event loop
+            self.queued_tokens -= self._queue.popleft().tokens
+        return self._queue[0] if self._queue else None
+
     def _settle(self, worker: Worker, request_id: str, attempt: int) -> Pending | None:
         """The request this answer is for, if it still waits for it from this worker."""
-        worker.release(request_id)
         pending = self._pending.get(request_id)
-        if pending is None or pending.worker is not worker or pending.attempt != attempt or pending.future.done():
-            return None
-        return pending
+        if pending and pending.worker is worker and pending.attempt != attempt:
+            return None  # of an attempt before this worker joined again: it holds the newer one still
+        worker.release(request_id)
+        return None if pending is None or pending.worker is not worker or pending.future.done() else pending
 
     def _send_to(self, worker: Worker, pending: Pending) -> bool:
         if not self._send(worker.identity, pending.next_attempt(asyncio.get_running_loop().time())):
             return False
         self._turn += 1
-        worker.hold(pending.request_id, pending.tokens, self._turn)
+        claimed = max(pending.tokens, worker.credit_tokens) if pending.crashes else pending.tokens
+        worker.hold(pending.request_id, claimed, self._turn)
         pending.worker = worker
         return True
 
@@ -187,6 +202,7 @@ class Dispatcher:
         if pending.worker is None and pending in self._queue:
             self._queue.remove(pending)
             self.queued_tokens -= pending.tokens
+            self.pump()  # it may have been the one that others waited behind
 
     def _load(self, now: float) -> Load:
         expects_worker = self._roster.expects_worker(now, REPLACEMENT_S)

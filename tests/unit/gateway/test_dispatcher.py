@@ -1,0 +1,796 @@
+"""The in-flight table, by hand and at random. Time is the event loop's, and moves only when told to."""
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from ostraka_gateway import cluster as cluster_module
+from ostraka_gateway.cluster import Cluster
+from ostraka_gateway.dispatcher import MAX_CRASHES, Dispatcher, Reply
+from ostraka_gateway.metrics import Metrics
+from ostraka_gateway.roster import Roster, WorkerState
+from ostraka_gateway.routing import choose
+from ostraka_shared import errors
+from ostraka_shared.codec import MAX_FRAME_BYTES, decode, encode
+from ostraka_shared.messages import Beat, Bye, Drain, Failed, Hello, Ready, Refused, Result, Started, Welcome, Work
+from tests.clocks import FakeTimeLoop
+
+CREDIT = 100
+LIMIT = 1000
+
+
+def tokens(count):
+    return b"\1\0\0\0" * count
+
+
+class World:
+    """A dispatcher on a loop of its own, with workers that only hold what they are sent."""
+
+    def __init__(self):
+        self.loop = FakeTimeLoop()
+        self.roster = Roster("c", "f", 0.5)
+        self.metrics = Metrics()
+        self.sent = []
+        self.unreachable = set()
+        self.dispatcher = Dispatcher(self.roster, self.metrics, self._send, self.lose, LIMIT)
+        self.tasks = {}
+
+    def _send(self, identity, message):
+        if identity in self.unreachable:
+            return False
+        self.sent.append((identity.decode(), message))
+        return True
+
+    def join(self, name, credit=CREDIT):
+        worker = self.roster.join(name.encode(), Hello("c", name, 1, "f", "h", 1, ()), self.loop.time())
+        self.roster.ready(worker, Ready("fake 1", credit))
+        self.call(self.dispatcher.pump)
+        return worker
+
+    def lose(self, worker, *, is_crash=True):
+        self.roster.remove(worker, self.loop.time())
+        self.dispatcher.take_back(worker, "exit", is_crash=is_crash)
+        self.dispatcher.pump()
+
+    def call(self, function, *args, **options):
+        """On the loop, as the cluster's callbacks are."""
+        self.loop.call_soon(lambda: function(*args, **options))
+        self.loop.settle()
+
+    def ask(self, name, count=10, deadline_s=9.0, prompts=1):
+        coroutine = self.dispatcher.ask(name, b"", (tokens(count),) * prompts, self.loop.time() + deadline_s)
+        self.tasks[name] = self.loop.create_task(coroutine)
+        self.loop.settle()
+        return self.tasks[name]
+
+    def started(self, worker, *names):
+        self.roster.started(worker, Started(names, 10))
+
+    def answer(self, worker, name, attempt=1, p_yes=(0.5,), inference_ms=2.0):
+        self.call(self.dispatcher.answered, worker, Result(name, attempt, p_yes, 1.0, inference_ms))
+
+    def fail(self, worker, name, code="engine_failed", attempt=1):
+        self.call(self.dispatcher.failed, worker, Failed(name, attempt, code, "why"))
+
+    def sent_to(self, worker):
+        return [(m.request_id, m.attempt) for name, m in self.sent if name == worker.identity.decode()]
+
+    @property
+    def late(self):
+        return self.metrics.late_results._value.get()
+
+    def is_empty(self):
+        d = self.dispatcher
+        return (d.queued_tokens, d.queued_requests, d.in_flight_requests) == (0, 0, 0)
+
+    def close(self):
+        for task in self.tasks.values():
+            task.cancel()
+        self.loop.settle()
+        for task in self.tasks.values():
+            task.cancelled() or task.exception()
+        self.loop.close()
+
+
+@pytest.fixture
+def world():
+    world = World()
+    yield world
+    world.close()
+
+
+def refused(world, name, error, **options):
+    task = world.ask(name, **options)
+    assert task.done()
+    assert isinstance(task.exception(), error)
+    return task.exception()
+
+
+def test_a_request_is_sent_whole_with_the_time_that_is_left(world):
+    world.join("w0")
+    world.ask("a", count=3, prompts=2, deadline_s=2.5)
+    assert world.sent == [("w0", Work("a", 1, 2500, b"", (tokens(3), tokens(3))))]
+
+
+def test_its_answer_is_the_reply(world):
+    worker = world.join("w0")
+    task = world.ask("a", prompts=2)
+    world.loop.advance(0.25)
+    world.answer(worker, "a", p_yes=(0.25, 0.75), inference_ms=200.0)
+    assert task.result() == Reply((0.25, 0.75), pytest.approx(50.0), 200.0)
+    assert worker.held == {}
+    assert world.is_empty()
+
+
+def test_queue_time_is_never_negative(world):
+    worker = world.join("w0")
+    task = world.ask("a")
+    world.answer(worker, "a", inference_ms=5000.0)
+    assert task.result().queue_ms == 0.0
+
+
+def test_nobody_to_ask(world):
+    assert refused(world, "a", errors.NoWorkerReady).retry_after_s
+    assert world.is_empty()
+
+
+def test_a_deadline_in_the_past_is_not_sent(world):
+    world.join("w0")
+    refused(world, "a", errors.DeadlineExceeded, deadline_s=0.0)
+    assert world.sent == []
+    assert world.is_empty()
+
+
+def test_what_has_no_room_waits_in_order_and_is_sent_when_there_is(world):
+    worker = world.join("w0")
+    for name, count in (("a", 60), ("b", 60), ("c", 40), ("d", 60)):
+        world.ask(name, count)
+    assert world.sent_to(worker) == [("a", 1)]  # c would fit, but b is before it
+    assert (world.dispatcher.queued_requests, world.dispatcher.queued_tokens) == (3, 160)
+    world.answer(worker, "a")
+    world.call(world.dispatcher.pump)
+    assert world.sent_to(worker) == [("a", 1), ("b", 1), ("c", 1)]
+    assert worker.outstanding_tokens == 100
+
+
+def test_time_spent_waiting_is_not_given_to_the_worker(world):
+    worker = world.join("w0")
+    world.ask("a", 100)
+    world.ask("b", 100, deadline_s=5.0)
+    world.loop.advance(2.0)
+    world.answer(worker, "a")
+    world.call(world.dispatcher.pump)
+    assert world.sent[-1][1].deadline_ms == 3000
+
+
+def test_a_full_queue_refuses(world):
+    worker = world.join("w0")
+    world.ask("a", 100)
+    world.ask("b", LIMIT)
+    refused(world, "c", errors.Overloaded, count=1)
+    assert world.dispatcher.queued_tokens == LIMIT
+    world.answer(worker, "a")
+    world.call(world.dispatcher.pump)
+    assert not world.ask("d", 1).done()
+
+
+def test_an_expired_request_ends_and_its_late_result_is_counted(world):
+    worker = world.join("w0")
+    task = world.ask("a", deadline_s=1.0)
+    world.loop.advance(1.0)
+    assert isinstance(task.exception(), errors.DeadlineExceeded)
+    assert worker.held == {"a": 10}  # the worker has it still, and less room for that
+    world.answer(worker, "a")
+    assert worker.held == {}
+    assert world.late == 1
+    assert world.is_empty()
+
+
+def test_a_request_that_expires_while_it_waits_leaves_the_queue(world):
+    world.join("w0")
+    world.ask("a", 100)
+    task = world.ask("b", 100, deadline_s=1.0)
+    world.loop.advance(1.0)
+    assert isinstance(task.exception(), errors.DeadlineExceeded)
+    assert world.dispatcher.queued_tokens == 0
+
+
+def test_a_client_that_leaves_takes_its_request_along(world):
+    worker = world.join("w0")
+    world.ask("a", 100)
+    world.ask("b", 100).cancel()
+    world.loop.settle()
+    assert world.dispatcher.queued_tokens == 0
+    world.tasks["a"].cancel()
+    world.loop.settle()
+    assert world.is_empty()
+    world.answer(worker, "a")
+    assert world.late == 1
+
+
+def test_what_expires_in_the_very_turn_that_room_comes_is_not_sent(world):
+    worker = world.join("w0")
+    world.ask("a", 100)
+    world.ask("b", 100)
+    world.ask("c", 100)
+
+    def leave_and_pump():
+        world.tasks["b"].cancel()
+        worker.release("a")
+        world.dispatcher.pump()
+
+    world.call(leave_and_pump)
+    assert world.sent_to(worker) == [("a", 1), ("c", 1)]
+    assert world.dispatcher.queued_tokens == 0
+
+
+@pytest.mark.parametrize("by", ["deadline", "client"])
+def test_who_waited_behind_one_that_left_is_sent(world, by):
+    worker = world.join("w0")
+    world.ask("a", 50)
+    world.ask("b", 60, deadline_s=1.0)
+    world.ask("c", 50)
+    if by == "client":
+        world.tasks["b"].cancel()
+    world.loop.advance(1.0 if by == "deadline" else 0.0)
+    assert world.sent_to(worker) == [("a", 1), ("c", 1)]
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("engine_failed", errors.EngineFailed),
+        ("deadline_exceeded", errors.DeadlineExceeded),
+        ("anything", errors.EngineFailed),
+    ],
+)
+def test_a_failure_is_an_error(world, code, error):
+    worker = world.join("w0")
+    task = world.ask("a")
+    world.fail(worker, "a", code)
+    assert type(task.exception()) is error
+    assert worker.held == {}
+    assert world.is_empty()
+
+
+@pytest.mark.parametrize("p_yes", [(), (0.5, 0.5)])
+def test_never_a_partial_answer(world, p_yes):
+    worker = world.join("w0")
+    task = world.ask("a")
+    world.answer(worker, "a", p_yes=p_yes)
+    assert isinstance(task.exception(), errors.EngineFailed)
+
+
+@pytest.mark.parametrize("say", ["answer", "fail"])
+def test_only_the_worker_that_holds_a_request_answers_it(world, say):
+    holder, other = world.join("w0"), world.join("w1")
+    task = world.ask("a")
+    assert world.sent_to(holder) == [("a", 1)]
+    getattr(world, say)(other, "a")
+    assert not task.done()
+    assert holder.held == {"a": 10}
+    assert world.late == 1
+    world.answer(holder, "a", p_yes=(0.75,))
+    assert task.result().p_yes == (0.75,)
+
+
+def test_the_first_answer_wins(world):
+    worker = world.join("w0")
+    task = world.ask("a")
+
+    def both():
+        world.dispatcher.answered(worker, Result("a", 1, (0.25,), 0.0, 0.0))
+        world.dispatcher.answered(worker, Result("a", 1, (0.75,), 0.0, 0.0))
+        world.dispatcher.failed(worker, Failed("a", 1, "engine_failed", "late"))
+
+    world.call(both)
+    assert task.result().p_yes == (0.25,)
+    assert world.late == 2
+
+
+def test_what_a_lost_worker_held_goes_first_in_its_old_order(world):
+    lost = world.join("w0")
+    for name in "abcde":
+        world.ask(name, 40)
+    assert world.sent_to(lost) == [("a", 1), ("b", 1)]
+    world.call(world.lose, lost)
+    assert world.dispatcher.queued_tokens == 200
+    heir = world.join("w1", credit=200)
+    assert world.sent_to(heir) == [("a", 2), ("b", 2), ("c", 1), ("d", 1), ("e", 1)]
+    assert world.metrics.redispatched.labels("exit")._value.get() == 2
+
+
+def test_the_result_of_an_earlier_attempt_is_not_taken(world):
+    first = world.join("w0")
+    task = world.ask("a")
+    world.call(world.lose, first)
+    second = world.join("w1")
+    world.answer(first, "a", attempt=1)
+    assert not task.done()
+    world.answer(second, "a", attempt=2)
+    assert task.done()
+
+
+@pytest.mark.parametrize("say", ["answer", "fail"])
+def test_a_worker_that_joins_again_may_still_answer_what_it_was_sent_before(world, say):
+    """It holds the second attempt: were that forgotten here, the request would be missed by nobody when it dies."""
+    worker = world.join("w0")
+    task = world.ask("a")
+    world.call(world.lose, worker, is_crash=False)
+    again = world.join("w0")
+    assert world.sent_to(again) == [("a", 1), ("a", 2)]
+    getattr(world, say)(again, "a", attempt=1)
+    assert not task.done()
+    assert again.held == {"a": 10}
+    world.call(world.lose, again, is_crash=False)
+    heir = world.join("w1")
+    assert world.sent_to(heir) == [("a", 3)]
+    world.answer(heir, "a", attempt=3)
+    assert task.result()
+
+
+def test_a_request_running_in_two_crashed_workers_is_poison(world):
+    first = world.join("w0")
+    task = world.ask("a")
+    world.started(first, "a")
+    world.call(world.lose, first)
+    second = world.join("w1")
+    assert world.sent_to(second) == [("a", 2)]
+    world.started(second, "a")
+    world.call(world.lose, second)
+    assert isinstance(task.exception(), errors.PoisonedRequest)
+    assert "a" in str(task.exception())
+    third = world.join("w2")
+    assert world.sent_to(third) == []
+    assert world.is_empty()
+
+
+@pytest.mark.parametrize("harmless", ["was not running", "worker said bye"])
+def test_what_is_no_crash_of_its_own_is_not_held_against_a_request(world, harmless):
+    task = world.join("w0") and world.ask("a")
+    for number in range(1, 6):
+        (worker,) = world.roster
+        if harmless == "worker said bye":
+            world.started(worker, "a")
+        world.call(world.lose, worker, is_crash=harmless == "was not running")
+        world.join(f"w{number}")
+        assert not task.done()
+    assert world.sent_to(next(iter(world.roster))) == [("a", 6)]
+
+
+def test_after_a_crash_a_request_runs_alone_so_that_its_mates_live(world):
+    """b is the culprit. Were it batched with a and c again, all three would be poison."""
+    tasks = {name: world.ask(name, 20) for name in "abc"} if world.join("w0") else {}
+    (worker,) = world.roster
+    world.started(worker, "a", "b", "c")
+    world.call(world.lose, worker)
+    second = world.join("w1")
+    assert world.sent_to(second) == [("a", 2)]
+    world.answer(second, "a", attempt=2)
+    world.call(world.dispatcher.pump)
+    assert world.sent_to(second)[1:] == [("b", 2)]
+    world.started(second, "b")
+    world.call(world.lose, second)
+    third = world.join("w2")
+    assert world.sent_to(third) == [("c", 2)]
+    world.answer(third, "c", attempt=2)
+    assert tasks["a"].result()
+    assert tasks["c"].result()
+    assert isinstance(tasks["b"].exception(), errors.PoisonedRequest)
+
+
+def test_a_request_that_runs_alone_waits_for_an_idle_worker_and_keeps_it(world):
+    busy, lost = world.join("w0"), world.join("w1")
+    world.ask("a", 10)
+    world.ask("b", 10)
+    assert world.sent_to(busy) == [("a", 1)]
+    world.started(lost, "b")
+    world.call(world.lose, lost)
+    world.ask("c", 10)
+    assert world.sent_to(busy) == [("a", 1)]
+    world.answer(busy, "a")
+    world.call(world.dispatcher.pump)
+    assert world.sent_to(busy) == [("a", 1), ("b", 2)]
+    world.answer(busy, "b", attempt=2)
+    world.call(world.dispatcher.pump)
+    assert world.sent_to(busy) == [("a", 1), ("b", 2), ("c", 1)]
+
+
+def test_a_worker_that_cannot_be_reached_is_lost_and_nothing_else_is(world):
+    first, second = world.join("w0"), world.join("w1")
+    world.ask("a", 30)
+    world.ask("b", 30)
+    assert (world.sent_to(first), world.sent_to(second)) == ([("a", 1)], [("b", 1)])
+    world.unreachable.add(b"w0")
+    world.ask("c", 30)
+    assert list(world.roster) == [second]
+    assert {name for name, _ in world.sent_to(second)} == {"b", "a", "c"}
+    assert world.dispatcher.queued_tokens == 0
+
+
+def test_all_unreachable(world):
+    for name in ("w0", "w1", "w2"):
+        world.join(name)
+        world.unreachable.add(name.encode())
+    task = world.ask("a")
+    assert not task.done()
+    assert len(world.roster) == 0
+    assert world.dispatcher.queued_tokens == 10
+    heir = world.join("w3")
+    world.answer(heir, "a", attempt=world.sent_to(heir)[0][1])
+    assert task.result()
+
+
+def test_a_request_too_large_for_a_frame_is_the_clients_to_mend(world):
+    world.join("w0")
+    refused(world, "a", errors.InvalidRequest, count=MAX_FRAME_BYTES // 4)
+    assert world.is_empty()
+
+
+@pytest.mark.parametrize("prompts", [1, 1000, 250_000])
+def test_whatever_is_let_in_fits_a_frame(world, prompts):
+    world.join("w0")
+    name = "req_" + "0" * 24
+    count = (MAX_FRAME_BYTES - 1024) // prompts // 4 - 2
+    world.ask(name, count=count, prompts=prompts)
+    ((_, work),) = world.sent
+    assert len(encode(work)) <= MAX_FRAME_BYTES
+
+
+# A cluster of workers that do anything at any time, in front of the gateway's real cluster, roster and dispatcher.
+
+
+class FakeSocket:
+    """What the gateway sends is checked and put into the worker's inbox, if it can be reached."""
+
+    def __init__(self, on_message, on_garbage):
+        self.hear = on_message
+        self.on_garbage = on_garbage
+        self.deliver_first = []
+
+    def bind(self, endpoint):
+        pass
+
+    def close(self):
+        pass
+
+    def send(self, identity, message):
+        return self.world.sent(identity, decode(encode(message)))
+
+    def take_arrived(self):
+        arrived, self.deliver_first = self.deliver_first, []
+        for identity, message in arrived:
+            self.hear(identity, message)
+
+
+class FakeWatch:
+    def __init__(self):
+        self.exits = {}
+        self.killed = []
+
+    def add(self, identity, _host, _pid, on_exit):
+        self.exits[identity] = on_exit
+
+    def kill(self, identity):
+        self.killed.append(identity)
+
+    def remove(self, identity):
+        self.exits.pop(identity, None)
+
+
+class FakeWorker:
+    def __init__(self, name, incarnation):
+        self.name = name
+        self.incarnation = incarnation
+        self.identity = f"{name}.{incarnation}".encode()
+        self.is_alive = True
+        self.is_hung = False
+        self.is_reachable = True
+        self.queue = []
+        self.running = []
+        """The calls it was in when it last spoke: what a crash is held against."""
+        self.batch = []
+
+    @property
+    def hello(self):
+        return Hello("c", self.name, self.incarnation, "f", "h", 1, ())
+
+
+NAMES = ("w0", "w1", "w2")
+COUNTS = st.integers(1, 60)
+
+
+class ClusterMachine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.loop = FakeTimeLoop()
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(cluster_module, "WorkerSocket", FakeSocket)
+            monkeypatch.setattr(cluster_module, "ProcessWatch", FakeWatch)
+            self.roster = Roster("c", "f", 0.5)
+            self.cluster = Cluster(self.roster, Metrics(), heartbeat_ms=500, queue_tokens=LIMIT)
+        self.socket, self.watch = self.cluster._socket, self.cluster._watch
+        self.socket.world = self
+        self.dispatcher = self.cluster.dispatcher
+        take_back = self.dispatcher.take_back
+
+        def counted(worker, reason, *, is_crash):
+            if is_crash:
+                self.count_crashes(worker.identity)
+            take_back(worker, reason, is_crash=is_crash)
+
+        self.dispatcher.take_back = counted
+        self.processes = {}
+        self.incarnations = dict.fromkeys(NAMES, 0)
+        self.asked = {}
+        self.ended = {}
+        self.holder = {}
+        self.crashes = {}
+        self.answers = {}
+        self.random = random.Random(0)
+        self.number = 0
+        self.call(self.cluster.start, "ipc://none")
+
+    def call(self, function, *args):
+        self.loop.call_soon(lambda: function(*args))
+        self.loop.settle()
+        self.collect()
+
+    def collect(self):
+        """Every end is looked at once, and judged."""
+        for name, task in self.asked.items():
+            if not task.done() or name in self.ended:
+                continue
+            if task.cancelled():
+                self.ended[name] = "left"
+                continue
+            error = task.exception()
+            if error is None:
+                assert task.result().p_yes == self.answers[name, *self.holder[name]], "not from who holds it"
+            elif isinstance(error, errors.PoisonedRequest):
+                assert self.crashes[name] == MAX_CRASHES
+            else:
+                assert isinstance(error, errors.ServingError), error
+            self.ended[name] = error or "answered"
+
+    def sent(self, identity, message):
+        process = self.processes.get(identity)
+        if process is None or not process.is_reachable:
+            return False
+        match message:
+            case Work():
+                worker = self.roster.find(identity)
+                assert worker.state is WorkerState.READY
+                assert not self.asked[message.request_id].done()
+                assert self.crashes.get(message.request_id, 0) < MAX_CRASHES, "a third try"
+                assert message.deadline_ms >= 1
+                self.holder[message.request_id] = (identity, message.attempt)
+                process.queue.append(message)
+            case Refused(code="unknown_worker"):
+                process.queue.clear()
+                if process.is_alive:
+                    self.loop.call_soon(self.introduce, process)
+            case Refused():
+                process.is_alive = False
+            case _:
+                assert isinstance(message, Welcome)
+        return True
+
+    def introduce(self, process):
+        self.say(process, process.hello)
+        self.say(process, Ready("fake 1", CREDIT))
+
+    def say(self, process, message):
+        if not isinstance(message, (Result, Failed, Hello)):
+            process.running = []
+        self.socket.hear(process.identity, message)
+
+    def count_crashes(self, identity):
+        for name in self.processes[identity].running:
+            task = self.asked.get(name)
+            if task and not task.done() and self.holder[name][0] == identity:
+                self.crashes[name] = self.crashes.get(name, 0) + 1
+
+    def pick(self, *, joined=False):
+        found = [p for p in self.processes.values() if p.is_alive]
+        found = [p for p in found if not joined or self.roster.find(p.identity)]
+        return self.random.choice(found) if found else None
+
+    @initialize(seed=st.integers(0, 2**32))
+    def begin(self, seed):
+        self.random = random.Random(seed)
+        self.restart_the_dead()
+
+    def start(self, name, *, is_ready=True):
+        for old in self.processes.values():
+            if old.name == name:
+                old.is_alive = False
+        self.incarnations[name] += 1
+        process = FakeWorker(name, self.incarnations[name])
+        self.processes[process.identity] = process
+        self.call(self.say, process, process.hello)
+        if is_ready:
+            self.call(self.say, process, Ready("fake 1", CREDIT))
+
+    @rule()
+    def restart_the_dead(self):
+        for name in NAMES:
+            if not any(p.is_alive for p in self.processes.values() if p.name == name):
+                self.start(name)
+
+    @rule(name=st.sampled_from(NAMES), is_ready=st.booleans())
+    def replace(self, name, is_ready):
+        """The new process says HELLO before the old one's death is noticed."""
+        self.start(name, is_ready=is_ready)
+
+    @rule(count=COUNTS, prompts=st.integers(1, 3), deadline_s=st.sampled_from([0.5, 3.0, 9.0, 60.0]))
+    def ask(self, count, prompts, deadline_s):
+        self.number += 1
+        name = f"r{self.number}"
+        deadline = self.loop.time() + deadline_s
+        self.asked[name] = self.loop.create_task(self.dispatcher.ask(name, b"", (tokens(count),) * prompts, deadline))
+        self.loop.settle()
+        self.collect()
+
+    @rule(size=st.integers(2, 12))
+    def burst(self, size):
+        for _ in range(size):
+            self.ask(self.random.randint(1, 60), 1, self.random.choice([2.0, 60.0, 60.0]))
+
+    @rule(turns=st.integers(1, 8), failing=st.sampled_from([None, None, None, "engine_failed", "deadline_exceeded"]))
+    def work(self, turns, failing):
+        """Each worker that moves begins a call, or ends the one it is in; also one that was given up meanwhile."""
+        for _ in range(turns):
+            for process in self.random.sample(list(self.processes.values()), len(self.processes)):
+                if process.is_alive and not process.is_hung:
+                    self.end_a_call(process, failing) if process.batch else self.begin_a_call(process)
+            self.loop.advance(0.01)
+            self.collect()
+
+    def begin_a_call(self, process):
+        size = self.random.randint(1, 4)
+        process.batch, process.queue = process.queue[:size], process.queue[size:]
+        if process.batch:
+            names = tuple(work.request_id for work in process.batch)
+            is_known = self.roster.find(process.identity)
+            self.call(self.say, process, Started(names, sum(work.tokens for work in process.batch)))
+            process.running = list(names) if is_known else []
+
+    def end_a_call(self, process, failing):
+        batch, process.batch, process.running = process.batch, [], []
+        for work in batch:
+            failed = Failed(work.request_id, work.attempt, failing or "", "why")
+            self.call(self.say, process, failed if failing else self.result(process, work))
+
+    def result(self, process, work):
+        p_yes = tuple(self.random.random() for _ in work.suffixes)
+        if self.holder.get(work.request_id) == (process.identity, work.attempt) and self.roster.find(process.identity):
+            self.answers.setdefault((work.request_id, process.identity, work.attempt), p_yes)
+        return Result(work.request_id, work.attempt, p_yes, 0.5, 0.5)
+
+    @rule(attempt=st.integers(1, 4))
+    def claim(self, attempt):
+        """A worker answers what it does not hold: another's request, another attempt, an unknown one."""
+        if (process := self.pick()) and self.asked:
+            name = self.random.choice([*self.asked, "unknown"])
+            if self.holder.get(name) != (process.identity, attempt):
+                process.running = []
+                self.call(self.say, process, Result(name, attempt, (2 / 3,), 0.0, 0.0))
+
+    @rule(heard=st.booleans(), call=st.booleans())
+    def die(self, heard, call):
+        """Of a signal. What it had sent before may be in the socket still."""
+        alive = [p for p in self.processes.values() if p.is_alive]
+        if not alive:
+            return
+        # Best one with a request that was in a crash before: else a second crash is too rare to be seen.
+        process = max(alive, key=lambda p: max([self.crashes.get(w.request_id, 0) + 1 for w in p.queue], default=0))
+        if call and not process.batch:
+            self.begin_a_call(process)
+        process.is_alive = False
+        if on_exit := self.watch.exits.get(process.identity):
+            if heard and process.batch:
+                self.socket.deliver_first = [(process.identity, self.result(process, process.batch[0]))]
+                process.running = []
+            self.call(on_exit)
+        if self.random.random() < 0.5:
+            self.restart_the_dead()
+
+    @rule()
+    def hang(self):
+        if process := self.pick(joined=True):
+            process.is_hung = True
+
+    @rule()
+    def cut_a_link(self):
+        if process := self.pick(joined=True):
+            process.is_reachable = False
+
+    @rule()
+    def all_is_well_again(self):
+        for process in self.processes.values():
+            process.is_reachable, process.is_hung = process.is_alive, False
+
+    @rule(finish=st.booleans())
+    def drain(self, finish):
+        if process := self.pick(joined=True):
+            self.call(self.say, process, Drain())
+            if finish and not process.batch:
+                queue, process.queue = process.queue, []
+                for work in queue:
+                    self.call(self.say, process, self.result(process, work))
+            self.call(self.say, process, Bye("drained"))
+            process.is_alive = False
+
+    @precondition(lambda self: self.asked)
+    @rule()
+    def client_leaves(self):
+        self.asked[self.random.choice(list(self.asked))].cancel()
+        self.loop.settle()
+        self.collect()
+
+    @rule(beats=st.sampled_from([1, 1, 2, 3, 8]))
+    def time_passes(self, beats):
+        for _ in range(beats):
+            self.loop.advance(0.4)
+            self.collect()
+            for process in list(self.processes.values()):
+                if process.is_alive and not process.is_hung and not process.batch:
+                    self.call(self.say, process, Beat(len(process.queue), 0, 0, 0, 0, 0))
+
+    @precondition(lambda self: self.random.random() < 0.2)
+    @rule()
+    def the_gateway_itself_is_stopped(self):
+        self.loop.advance(12.0)
+        self.collect()
+
+    @invariant()
+    def the_count_of_what_waits_is_exact(self):
+        waiting = list(self.dispatcher._queue)
+        assert self.dispatcher.queued_tokens == sum(pending.tokens for pending in waiting)
+        assert len({pending.request_id for pending in waiting}) == len(waiting)
+        assert all(pending.worker is None for pending in waiting)
+
+    @invariant()
+    def every_open_request_waits_or_is_held(self):
+        open_ones = {name for name, task in self.asked.items() if not task.done()}
+        assert set(self.dispatcher._pending) == open_ones
+        waiting = {pending.request_id for pending in self.dispatcher._queue}
+        for name, pending in self.dispatcher._pending.items():
+            if pending.worker is None:
+                assert name in waiting
+            else:
+                assert name not in waiting
+                assert self.roster.find(pending.worker.identity) is pending.worker
+                assert name in pending.worker.held, "nobody would miss it"
+
+    @invariant()
+    def what_is_outstanding_is_what_is_held(self):
+        for worker in self.roster:
+            assert worker.outstanding_tokens == sum(worker.held.values()) >= 0
+        names = [worker.hello.worker_id for worker in self.roster]
+        assert len(names) == len(set(names))
+
+    @invariant()
+    def nothing_waits_that_could_be_sent(self):
+        if queue := self.dispatcher._queue:
+            assert choose(self.roster.ready_workers(), queue[0].claimed_tokens) is None
+
+    def teardown(self):
+        """Whatever happened, a minute later each request has ended, and nothing is left of it."""
+        self.loop.advance(61.0)
+        self.collect()
+        assert set(self.ended) == set(self.asked)
+        dispatcher = self.dispatcher
+        assert (dispatcher.queued_tokens, dispatcher.queued_requests, dispatcher.in_flight_requests) == (0, 0, 0)
+        self.call(self.cluster.stop)
+        assert not asyncio.all_tasks(self.loop)
+        self.loop.close()
+
+
+TestClusterMachine = ClusterMachine.TestCase
+TestClusterMachine.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
