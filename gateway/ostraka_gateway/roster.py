@@ -24,7 +24,7 @@ SUSPECT_BEATS = 2.0
 LOST_CALLS = 3.0
 LOST_BEATS = 4.0
 RATE_WEIGHT = 0.2
-"""Of the newest call, in a worker's smoothed tokens a second."""
+"""Of the newest call, in a worker's smoothed speed."""
 
 
 class WorkerState(StrEnum):
@@ -125,11 +125,15 @@ class Roster:
         worker.started, worker.running_tokens = started.request_ids, started.tokens
 
     def call_ended(self, worker: Worker, now: float) -> None:
-        """To be told of whatever a worker sends after STARTED, before `heard`: the time between is the call's."""
+        """To be told of whatever a worker sends after STARTED, before `heard`: the time between is the call's.
+
+        The time a token takes is smoothed, not its inverse: where this process was busy, STARTED and RESULT are taken
+        together, and one such call would count as a million tokens a second.
+        """
         if worker.running_tokens and now > worker.last_heard:
-            rate = worker.running_tokens / (now - worker.last_heard)
-            old = worker.tokens_per_s or rate
-            worker.tokens_per_s = old + RATE_WEIGHT * (rate - old)
+            token_s = (now - worker.last_heard) / worker.running_tokens
+            old = 1 / worker.tokens_per_s if worker.tokens_per_s else token_s
+            worker.tokens_per_s = 1 / (old + RATE_WEIGHT * (token_s - old))
         worker.started, worker.running_tokens = (), 0
 
     def drain(self, worker: Worker) -> None:
