@@ -1,0 +1,101 @@
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ostraka_gateway.metrics import CONTENT_TYPE, Metrics
+from ostraka_gateway.roster import Roster
+from ostraka_shared.messages import Beat, Hello, Ready, Started
+
+
+def scrape(metrics):
+    text = metrics.render().decode()
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if not sample.name.endswith("_created")
+    }
+
+
+@pytest.fixture
+def roster():
+    return Roster("c", "f", 0.5)
+
+
+@pytest.fixture
+def metrics(roster):
+    found = Metrics()
+    found.watch(roster, lambda: (3, 700))
+    return found
+
+
+def join(roster, name, incarnation=1, now=0.0):
+    worker = roster.join(f"{name}.{incarnation}".encode(), Hello("c", name, incarnation, "f", "h", 1, (0,)), now)
+    roster.ready(worker, Ready("fake 1", 512))
+    return worker
+
+
+def test_two_instances_do_not_share_a_registry():
+    Metrics()
+    assert scrape(Metrics())
+
+
+def test_the_content_type_is_prometheus_text():
+    assert CONTENT_TYPE.startswith("text/plain")
+
+
+def test_events_are_counted(metrics):
+    metrics.requests.labels("/v1/systemone", "200").inc()
+    metrics.redispatched.labels("exit").inc()
+    metrics.redispatched.labels("exit").inc()
+    metrics.late_results.inc()
+    metrics.dropped_frames.labels("garbage").inc()
+    metrics.lost_workers.labels("silent").inc()
+    metrics.observe({"parse": 0.001, "inference": 0.2})
+    found = scrape(metrics)
+    assert found["ostraka_requests_total", ("route", "/v1/systemone"), ("status", "200")] == 1
+    assert found["ostraka_redispatched_requests_total", ("reason", "exit")] == 2
+    assert found["ostraka_late_results_total",] == 1
+    assert found["ostraka_dropped_frames_total", ("reason", "garbage")] == 1
+    assert found["ostraka_lost_workers_total", ("reason", "silent")] == 1
+    assert found["ostraka_request_seconds_count", ("stage", "parse")] == 1
+    assert found["ostraka_request_seconds_sum", ("stage", "inference")] == pytest.approx(0.2)
+
+
+def test_the_cluster_is_read_when_it_is_scraped(metrics, roster):
+    assert ("ostraka_in_flight_tokens", ("worker", "w0")) not in scrape(metrics)
+    worker = join(roster, "w0")
+    worker.hold("r", 30, 1)
+    found = scrape(metrics)
+    assert found["ostraka_queued_requests",] == 3
+    assert found["ostraka_queued_tokens",] == 700
+    assert found["ostraka_in_flight_tokens", ("worker", "w0")] == 30
+    assert found["ostraka_worker_state", ("state", "ready"), ("worker", "w0")] == 1
+    assert found["ostraka_worker_state", ("state", "suspect"), ("worker", "w0")] == 0
+    assert found["ostraka_worker_restarts_total", ("worker", "w0")] == 0
+    assert ("ostraka_worker_rss_bytes", ("worker", "w0")) not in found
+    worker.release("r")
+    assert scrape(metrics)["ostraka_in_flight_tokens", ("worker", "w0")] == 0
+
+
+def test_a_workers_own_numbers_come_from_its_beat_and_its_calls(metrics, roster):
+    worker = join(roster, "w0")
+    worker.beat = Beat(1, 2, batches_done=40, batched_requests=5, dropped_frames=0, rss_bytes=123_456)
+    roster.started(worker, Started(("r",), 100))
+    roster.call_ended(worker, 0.1)
+    found = scrape(metrics)
+    assert found["ostraka_worker_rss_bytes", ("worker", "w0")] == 123_456
+    assert found["ostraka_worker_batches_total", ("worker", "w0")] == 40
+    assert found["ostraka_worker_tokens_per_second", ("worker", "w0")] == pytest.approx(1000.0)
+
+
+def test_a_restart_continues_a_workers_series_instead_of_adding_one(metrics, roster):
+    roster.remove(join(roster, "w0"), 1.0)
+    join(roster, "w0", incarnation=2)
+    found = scrape(metrics)
+    assert found["ostraka_worker_restarts_total", ("worker", "w0")] == 1
+    assert len([key for key in found if key[0] == "ostraka_in_flight_tokens"]) == 1
+
+
+def test_restarts_outlive_the_worker(metrics, roster):
+    roster.remove(join(roster, "w0"), 1.0)
+    assert scrape(metrics)["ostraka_worker_restarts_total", ("worker", "w0")] == 0

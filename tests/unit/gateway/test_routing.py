@@ -1,0 +1,59 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostraka_gateway.roster import Worker
+from ostraka_gateway.routing import choose
+from ostraka_shared.messages import Hello
+
+
+def worker(name, outstanding=0, credit=100, last_turn=0):
+    each = Worker(name.encode(), Hello("c", name, 1, "f", "h", 1, ()), 0.0, credit_tokens=credit)
+    if outstanding:
+        each.hold("held", outstanding, last_turn)
+    each.last_turn = last_turn
+    return each
+
+
+def chosen(workers, tokens):
+    found = choose(workers, tokens)
+    return found.hello.worker_id if found else None
+
+
+def test_nobody_is_ready():
+    assert choose([], 1) is None
+
+
+@pytest.mark.parametrize(("tokens", "name"), [(1, "b"), (40, "b"), (41, "b"), (91, None)])
+def test_the_least_loaded_with_room(tokens, name):
+    assert chosen([worker("a", 50), worker("b", 10), worker("c", 20)], tokens) == name
+
+
+def test_credit_is_used_to_the_last_token():
+    assert chosen([worker("a", 60)], 40) == "a"
+    assert chosen([worker("a", 60)], 41) is None
+
+
+def test_the_least_loaded_may_lack_the_room_that_another_has():
+    assert chosen([worker("small", 10, credit=20), worker("large", 50, credit=500)], 100) == "large"
+
+
+def test_an_idle_worker_takes_a_request_of_any_size():
+    assert chosen([worker("busy", 1, credit=50), worker("idle", 0, credit=50)], 10**9) == "idle"
+
+
+def test_equals_take_turns():
+    assert chosen([worker("a", last_turn=7), worker("b", last_turn=3), worker("c", last_turn=5)], 1) == "b"
+
+
+WORKERS = st.lists(
+    st.builds(worker, st.uuids().map(str), st.integers(0, 200), st.integers(1, 200), st.integers(0, 9)), max_size=6
+)
+
+
+@given(WORKERS, st.integers(1, 300))
+def test_it_finds_one_exactly_if_there_is_one(workers, tokens):
+    able = [w for w in workers if w.outstanding_tokens == 0 or w.outstanding_tokens + tokens <= w.credit_tokens]
+    found = choose(iter(workers), tokens)
+    assert (found in able) if able else (found is None)
+    assert all(found.outstanding_tokens <= w.outstanding_tokens for w in able)
