@@ -20,11 +20,12 @@ from ostraka.embedded_model import embedded_model
 from ostraka.restarts import RestartPolicy
 from ostraka.supervisor import Supervisor
 from ostraka_gateway.config import DEFAULT_DEADLINE_MS, DEFAULT_QUEUE_TOKENS, GatewayConfig
+from ostraka_gateway.http_config import HttpConfig
 from ostraka_shared.addresses import check_endpoint, ipc_endpoint
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
-from ostraka_shared.options import add_options, option, read_settings, to_flags
+from ostraka_shared.options import add_options, group, option, read_settings, to_flags
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
 from ostraka_worker.config import DEFAULT_BATCH_TOKENS, WorkerConfig
 
@@ -46,6 +47,7 @@ class ServeConfig:
     queue_tokens: int = option(DEFAULT_QUEUE_TOKENS, "most tokens waiting for a worker; more is refused with 529")
     deadline_ms: int = option(DEFAULT_DEADLINE_MS, "how long a request may take, unless its x-deadline-ms differs")
     grace_s: float = option(25.0, "how long a drain may take before what is left is killed, in seconds")
+    http: HttpConfig = group(HttpConfig)
     run_dir: str | None = option(None, "folder for the workers' socket, mode 0700; by default a fresh one")
     log_format: str = option("auto", "how log lines look; auto: text on a terminal", choices=("auto", "json", "text"))
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
@@ -126,6 +128,7 @@ def build_supervisor(
         deadline_ms=config.deadline_ms,
         queue_tokens=config.queue_tokens,
         grace_s=config.grace_s,
+        http=config.http,
         log_format=config.log_format,
         log_level=config.log_level,
     )

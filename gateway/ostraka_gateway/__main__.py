@@ -75,7 +75,7 @@ async def serve(config: GatewayConfig) -> None:
 
 
 def build_gateway(config: GatewayConfig) -> Gateway:
-    model = ServedModel(open_folder(Path(config.model)))
+    model = ServedModel(open_folder(Path(config.model)), config.http.limits)
     roster = Roster(config.cluster_id, model.folder.fingerprint, config.heartbeat_ms / 1000)
     cluster = Cluster(roster, Metrics(), config.heartbeat_ms, config.queue_tokens)
     return Gateway(

@@ -17,7 +17,11 @@ def create_app(gateway: Gateway) -> FastAPI:
     app = FastAPI(title="Ostraka", version="0.1.0", docs_url=None, redoc_url=None)
     app.add_middleware(Envelope, metrics=gateway.cluster.metrics)
     app.add_exception_handler(HTTPException, _http_exception)
-    app.add_api_route("/v1/systemone", _decisions(gateway, SystemOneDialect(gateway.model.name)), methods=["POST"])
+    app.add_api_route(
+        "/v1/systemone",
+        _decisions(gateway, SystemOneDialect(gateway.model.name, gateway.model.limits)),
+        methods=["POST"],
+    )
     app.add_api_route("/v1/decisions", _either(gateway), methods=["POST"])
     for path, describe in status.PAGES.items():
         app.add_api_route(path, _page(gateway, describe), methods=["GET"])
@@ -33,7 +37,8 @@ def _decisions(gateway: Gateway, dialect: Dialect) -> Callable[[Request], Awaita
 
 
 def _either(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:
-    system_one, openai = SystemOneDialect(gateway.model.name), DecisionsDialect(gateway.model.name)
+    model = gateway.model
+    system_one, openai = SystemOneDialect(model.name, model.limits), DecisionsDialect(model.name, model.limits)
 
     async def decide(request: Request) -> Response:
         return await respond(gateway, EitherDialect(system_one, openai), request)

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from ostraka_shared.options import option, required
+from ostraka_gateway.http_config import HttpConfig
+from ostraka_shared.options import check_at_least, group, option, required
 
 DEFAULT_DEADLINE_MS = 9000
 """The official SDKs give up after 10 s and then try again: an answer after that is work for nobody."""
@@ -21,12 +22,10 @@ class GatewayConfig:
     heartbeat_ms: int = option(500, "how long an idle worker may be silent")
     tokenizer_threads: int = option(2, "threads that turn text into tokens")
     grace_s: float = option(20.0, "how long a drain may take, in seconds")
+    http: HttpConfig = group(HttpConfig)
     log_format: str = option("auto", "how log lines look", choices=("auto", "json", "text"))
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
 
     def __post_init__(self) -> None:
-        for name in ("deadline_ms", "queue_tokens", "heartbeat_ms", "tokenizer_threads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"--{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}")
-        if self.grace_s < 0:
-            raise ValueError(f"--grace-s must not be negative, not {self.grace_s}")
+        check_at_least(1, self, "deadline_ms", "queue_tokens", "heartbeat_ms", "tokenizer_threads")
+        check_at_least(0, self, "grace_s")

@@ -11,9 +11,10 @@ from pydantic import ValidationError
 
 from ostraka_gateway import problems
 from ostraka_gateway.answers import encode_response
+from ostraka_gateway.limits import DEFAULT_LIMITS, Limits
 from ostraka_gateway.problems import Problem
 from ostraka_gateway.schemas import SystemOneRequest, parse_request
-from ostraka_shared.errors import UnknownModel
+from ostraka_shared.errors import UnknownModel, UnsupportedMediaType
 
 ALIAS_PREFIXES = ("jev-", "typesafe/jev-", "~typesafe/jev-")
 """Clients of the hosted API, and of those who resell it, name its models; the served one answers."""
@@ -28,6 +29,9 @@ class Asked:
 
 
 class Dialect(Protocol):
+    checks_key_first: bool
+    """Whether a wrong key is told before the body is read, or only once the body was found to be decodable."""
+
     def decode(self, body: bytes, content_type: str | None) -> Any:
         """From bytes to a value, before anything is known of the client."""
 
@@ -42,16 +46,24 @@ class Dialect(Protocol):
 class SystemOneDialect:
     """The default: lenient, as the hosted API is. `model_name` is the served name."""
 
-    def __init__(self, model_name: str) -> None:
-        self._model_name = model_name
+    checks_key_first = True
 
-    def decode(self, body: bytes, content_type: str | None) -> bytes:  # noqa: ARG002  any type may carry JSON
-        """The body itself: pydantic parses and validates in one pass over the bytes."""
+    def __init__(self, model_name: str, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._model_name = model_name
+        self._limits = limits
+
+    def decode(self, body: bytes, content_type: str | None) -> bytes:
+        """The body itself: pydantic parses and validates in one pass over the bytes. Raises UnsupportedMediaType.
+
+        Any type may carry JSON, but parts carry images, which must not be ignored.
+        """
+        if content_type is not None and content_type.lower().startswith("multipart/"):
+            raise UnsupportedMediaType("this server reads text only: send the JSON itself, as application/json")
         return body
 
     def validate(self, decoded: bytes) -> Asked:
         """Raises pydantic's ValidationError, or UnknownModel."""
-        request = parse_request(decoded)
+        request = parse_request(decoded, self._limits)
         check_model(request.model, self._model_name)
         return Asked(request)
 

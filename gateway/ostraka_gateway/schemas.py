@@ -5,8 +5,8 @@ be written as UTF-8 JSON), so that nothing after this module has to.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Annotated, Literal, TypedDict
+from collections.abc import Callable, Mapping, Sized
+from typing import Annotated, Literal, TypedDict, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -16,29 +16,29 @@ from pydantic import (
     Field,
     PlainValidator,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
+from ostraka_gateway.limits import DEFAULT_LIMITS, Limits
+
 DEFAULT_MODEL = "jev-latest"
 """Some clients leave `model` out; the hosted API names this alias its default."""
 
-QUESTIONS_MAX = 1024
-"""feder-cr/jev's limit; the hosted API documents none."""
 QUESTION_ID_CHARS_MAX = 128
 """feder-cr/jev's limit."""
-TEXT_CHARS_MAX = 8000
-"""feder-cr/jev's limit for one instruction, option or level."""
-STATE_BYTES_MAX = 256_000
-"""feder-cr/jev's limit, counted as it does: the state written as JSON with `, ` and `: `, in UTF-8."""
-OPTIONS_MAX = 255
-"""The hosted API's limit; it refuses 256."""
-LEVELS_MAX = 10
-"""The hosted API's limit; it refuses 11."""
+STATE_BYTES_MAX = DEFAULT_LIMITS.state_bytes
+TEXT_CHARS_MAX = DEFAULT_LIMITS.text_chars
+QUESTIONS_MAX = DEFAULT_LIMITS.request_questions
+OPTIONS_MAX = DEFAULT_LIMITS.choice_options
+LEVELS_MAX = DEFAULT_LIMITS.score_levels
+"""For dialects whose own contract fixes them, whatever this server's settings."""
 DETAIL_ITEMS_MAX = 100
 """A body can hold a quarter of a million wrong options; nobody reads more than this of the list."""
 
 Text = str | dict[str, object] | list[object]
+Countable = TypeVar("Countable", bound=Sized)
 
 _JSON_ESCAPED_CHAR_BYTES = 6  # the longest a character becomes in JSON: \u0000
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
@@ -73,26 +73,50 @@ def _write(writer: Callable[[Text], str], text: Text) -> str:
     return _require_utf8(written)
 
 
-def _check_text(value: object) -> Text:
+def _limits(check: ValidationInfo) -> Limits:
+    return check.context or DEFAULT_LIMITS
+
+
+def _check_text(value: object, check: ValidationInfo) -> Text:
     text = _require_text(value)
-    if len(_write(plain_text, text)) > TEXT_CHARS_MAX:
-        raise PydanticKnownError("string_too_long", {"max_length": TEXT_CHARS_MAX})
+    if len(_write(plain_text, text)) > (most := _limits(check).text_chars):
+        raise PydanticKnownError("string_too_long", {"max_length": most})
     return text
 
 
-def _check_optional_text(value: object) -> Text | None:
-    return None if value is None else _check_text(value)
+def _check_optional_text(value: object, check: ValidationInfo) -> Text | None:
+    return None if value is None else _check_text(value, check)
 
 
-def _check_state(value: object) -> Text:
+def _check_state(value: object, check: ValidationInfo) -> Text:
     state = _require_text(value)
-    if isinstance(state, str) and len(state) * _JSON_ESCAPED_CHAR_BYTES + 2 <= STATE_BYTES_MAX:
+    most = _limits(check).state_bytes
+    if isinstance(state, str) and len(state) * _JSON_ESCAPED_CHAR_BYTES + 2 <= most:
         return _require_utf8(state)
-    if len(_write(_STATE.encode, state).encode()) > STATE_BYTES_MAX:
+    if len(_write(_STATE.encode, state).encode()) > most:
         raise PydanticCustomError(
-            "state_too_long", "State should have at most {max_bytes} bytes as JSON", {"max_bytes": STATE_BYTES_MAX}
+            "state_too_long", "State should have at most {max_bytes} bytes as JSON", {"max_bytes": most}
         )
     return state
+
+
+def _check_count(found: Countable, field_type: str, most: int) -> Countable:
+    if len(found) > most:
+        details = {"field_type": field_type, "max_length": most, "actual_length": len(found)}
+        raise PydanticKnownError("too_long", details)
+    return found
+
+
+def _check_options(options: dict[str, Text | None], check: ValidationInfo) -> dict[str, Text | None]:
+    return _check_count(options, "Dictionary", _limits(check).choice_options)
+
+
+def _check_levels(levels: list[Text], check: ValidationInfo) -> list[Text]:
+    return _check_count(levels, "List", _limits(check).score_levels)
+
+
+def _check_questions(questions: "dict[str, Question]", check: ValidationInfo) -> "dict[str, Question]":
+    return _check_count(questions, "Dictionary", _limits(check).request_questions)
 
 
 def _check_question_id(question_id: str) -> str:
@@ -103,8 +127,8 @@ def _check_question_id(question_id: str) -> str:
     return _require_utf8(question_id)
 
 
-def _check_option_name(name: str) -> str:
-    _check_text(name)
+def _check_option_name(name: str, check: ValidationInfo) -> str:
+    _check_text(name, check)
     return name
 
 
@@ -151,7 +175,7 @@ class Choice(_Lenient):
 
     type: Literal["choice"]
     instructions: OptionalText = None
-    criteria: dict[OptionName, OptionalText] = Field(min_length=1, max_length=OPTIONS_MAX)
+    criteria: Annotated[dict[OptionName, OptionalText], Field(min_length=1), AfterValidator(_check_options)]
 
     @property
     def prompt_count(self) -> int:
@@ -163,7 +187,7 @@ class Score(_Lenient):
 
     type: Literal["score"]
     instructions: OptionalText = None
-    criteria: list[Level] = Field(min_length=1, max_length=LEVELS_MAX)
+    criteria: Annotated[list[Level], Field(min_length=1), AfterValidator(_check_levels)]
 
     @property
     def prompt_count(self) -> int:
@@ -176,9 +200,11 @@ Question = Noul | Choice | Score
 class SystemOneRequest(_Lenient):
     state: State
     model: Annotated[str, AfterValidator(_require_utf8)] = DEFAULT_MODEL
-    questions: dict[QuestionId, Annotated[Question, Field(discriminator="type")]] = Field(
-        min_length=1, max_length=QUESTIONS_MAX
-    )
+    questions: Annotated[
+        dict[QuestionId, Annotated[Question, Field(discriminator="type")]],
+        Field(min_length=1),
+        AfterValidator(_check_questions),
+    ]
     assets: Annotated[None, BeforeValidator(_refuse_assets), WithJsonSchema({"type": "null"})] = None
 
     @property
@@ -186,9 +212,9 @@ class SystemOneRequest(_Lenient):
         return sum(question.prompt_count for question in self.questions.values())
 
 
-def parse_request(body: bytes) -> SystemOneRequest:
+def parse_request(body: bytes, limits: Limits = DEFAULT_LIMITS) -> SystemOneRequest:
     """Raises pydantic's ValidationError, of syntax errors too. Nesting deeper than 200 is a syntax error."""
-    return SystemOneRequest.model_validate_json(body)
+    return SystemOneRequest.model_validate_json(body, context=limits)
 
 
 class DetailItem(TypedDict):

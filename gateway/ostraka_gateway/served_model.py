@@ -2,21 +2,19 @@
 
 from tokenizers import Tokenizer
 
+from ostraka_gateway.limits import DEFAULT_LIMITS, Limits
 from ostraka_gateway.prompts import TokenizedRequest, render, tokenize
 from ostraka_gateway.schemas import SystemOneRequest
 from ostraka_shared.errors import InvalidRequest, ModelDamaged
 from ostraka_shared.model_folder import ModelFolder
 
-REQUEST_CHARS_MAX = 4_000_000
-"""Of all prompts of a request together: about a million tokens, more than sixty workers read before a deadline. A body
-of two megabytes could ask for a quarter of a million prompts over one long state; this is told before tokenizing."""
-
 
 class ServedModel:
     """Thread-safe: nothing is changed after construction. Raises ModelDamaged where the tokenizer cannot be read."""
 
-    def __init__(self, folder: ModelFolder) -> None:
+    def __init__(self, folder: ModelFolder, limits: Limits = DEFAULT_LIMITS) -> None:
         self.folder = folder
+        self.limits = limits
         self.name = folder.spec.name
         try:
             self._tokenizer = Tokenizer.from_file(str(folder.tokenizer))
@@ -26,12 +24,18 @@ class ServedModel:
     def tokenize(self, request: SystemOneRequest) -> TokenizedRequest:
         """Raises PromptTooLong, or InvalidRequest where the prompts together are too much."""
         spec = self.folder.spec
+        if request.prompt_count > self.limits.request_prompts:
+            raise _too_much(f"{request.prompt_count} prompts", self.limits.request_prompts)
         rendered = render(request, spec.contract)
-        if rendered.chars > REQUEST_CHARS_MAX:
-            raise InvalidRequest(
-                f"the questions make {rendered.prompt_count} prompts of {rendered.chars} characters together; at most "
-                f"{REQUEST_CHARS_MAX} in one request: send fewer questions at a time",
-                loc=("body", "questions"),
-                kind="too_long",
-            )
+        if rendered.chars > self.limits.request_chars:
+            asked = f"{rendered.prompt_count} prompts of {rendered.chars} characters together"
+            raise _too_much(asked, self.limits.request_chars)
         return tokenize(self._tokenizer, rendered, spec.context_tokens)
+
+
+def _too_much(asked: str, most: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"the questions make {asked}; at most {most} in one request: send fewer questions at a time",
+        loc=("body", "questions"),
+        kind="too_long",
+    )

@@ -11,6 +11,7 @@ from pydantic_core import from_json
 from ostraka_gateway import problems
 from ostraka_gateway.answers import deal, weigh_levels, weigh_options
 from ostraka_gateway.dialect import Asked, Dialect, check_model
+from ostraka_gateway.limits import DEFAULT_LIMITS, Limits
 from ostraka_gateway.openai_decisions.schemas import (
     ChoiceQuestion,
     DecisionsQuestion,
@@ -33,8 +34,11 @@ _BODY = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", "
 class DecisionsDialect:
     """`model_name` is the served name."""
 
-    def __init__(self, model_name: str) -> None:
+    checks_key_first = True
+
+    def __init__(self, model_name: str, limits: Limits = DEFAULT_LIMITS) -> None:
         self._model_name = model_name
+        self._limits = limits
 
     def decode(self, body: bytes, content_type: str | None) -> Any:  # noqa: ARG002  any type may carry JSON
         """Raises InvalidRequest where it is not JSON."""
@@ -47,7 +51,7 @@ class DecisionsDialect:
         """Raises pydantic's ValidationError, UnknownModel or InvalidRequest."""
         asked = DecisionsRequest.model_validate(decoded)
         check_model(asked.model, self._model_name)
-        return Asked(to_system_one(asked), asked)
+        return Asked(to_system_one(asked, self._limits), asked)
 
     def answer(self, asked: Asked, p_yes: Sequence[float], input_tokens: int) -> bytes:
         dealt = deal(asked.request, p_yes)
@@ -72,6 +76,8 @@ class DecisionsDialect:
 
 class EitherDialect:
     """Of one request: it speaks as System One until `decode` has seen that `questions` is a list."""
+
+    checks_key_first = True
 
     def __init__(self, system_one: Dialect, openai: DecisionsDialect) -> None:
         self._chosen: Dialect = system_one

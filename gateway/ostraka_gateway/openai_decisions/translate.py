@@ -5,6 +5,7 @@ from typing import NoReturn
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from ostraka_gateway.limits import DEFAULT_LIMITS, Limits
 from ostraka_gateway.openai_decisions.schemas import (
     ChoiceOption,
     ChoiceQuestion,
@@ -29,13 +30,13 @@ from ostraka_gateway.schemas import SystemOneRequest, Text
 from ostraka_shared.errors import InvalidRequest
 
 
-def to_system_one(request: DecisionsRequest) -> SystemOneRequest:
+def to_system_one(request: DecisionsRequest, limits: Limits = DEFAULT_LIMITS) -> SystemOneRequest:
     """A question's id is its place. Raises InvalidRequest with the path in the body as it came."""
     _check_calls(request.input)
     questions = {str(place): _question(question) for place, question in enumerate(request.questions)}
     asked = {"model": request.model, "state": _state(request.input), "questions": questions}
     try:
-        return SystemOneRequest.model_validate(asked)
+        return SystemOneRequest.model_validate(asked, context=limits)
     except ValidationError as bad:
         _lead_back(request, bad)
 

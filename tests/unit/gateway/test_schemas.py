@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ostraka_gateway import schemas
+from ostraka_gateway.limits import DEFAULT_LIMITS
 from ostraka_gateway.schemas import Choice, Noul, Score, SystemOneRequest, parse_request, validation_detail
 
 NOUL = {"type": "noul", "instructions": "Is it late?"}
@@ -117,9 +118,9 @@ def test_questions_keep_their_order_and_count_their_prompts():
 
 
 def test_limits_are_reached_but_not_passed():
-    parse(state="x" * (schemas.STATE_BYTES_MAX - 2))
-    parse(questions={f"q{i}": NOUL for i in range(schemas.QUESTIONS_MAX)})
-    parse_question(type="noul", instructions="  " + "é" * schemas.TEXT_CHARS_MAX + "\n")
+    parse(state="x" * (DEFAULT_LIMITS.state_bytes - 2))
+    parse(questions={f"q{i}": NOUL for i in range(DEFAULT_LIMITS.request_questions)})
+    parse_question(type="noul", instructions="  " + "é" * DEFAULT_LIMITS.text_chars + "\n")
 
 
 @pytest.mark.parametrize("assets", [None, {}])
