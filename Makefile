@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest
 
-.PHONY: serve test check unit e2e faults bench format clean
+.PHONY: serve test check unit e2e faults bench openapi format clean
 
 serve: $(VENV)/.installed        ## install, get and build the embedded model, serve on 127.0.0.1:8017
 	$(BIN)/ostraka serve $(FLAGS)
@@ -27,6 +27,9 @@ faults: $(VENV)/.dev             ## kills, stops and starves real processes
 
 bench: $(VENV)/.dev              ## throughput served against the engine alone; see benchmarks/README.md
 	$(BIN)/python -m benchmarks.served_share
+
+openapi: $(VENV)/.installed      ## prints the OpenAPI document anew; a test compares it
+	$(BIN)/python -m ostraka_gateway.openapi > docs/openapi.json
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -11,10 +11,13 @@ from ostraka_gateway.dialect import Dialect, SystemOneDialect
 from ostraka_gateway.metrics import CONTENT_TYPE
 from ostraka_gateway.middleware import Envelope
 from ostraka_gateway.openai_decisions.dialect import DecisionsDialect, EitherDialect
+from ostraka_gateway.openapi.document import describe
 
 
 def create_app(gateway: Gateway) -> FastAPI:
-    app = FastAPI(title="Ostraka", version="0.1.0", docs_url=None, redoc_url=None)
+    app = FastAPI(docs_url=None, redoc_url=None)
+    # The routes take the raw request, so FastAPI knows nothing of what they take and give.
+    app.openapi_schema = describe(gateway.model.name, gateway.model.limits)
     app.add_middleware(Envelope, metrics=gateway.cluster.metrics)
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_api_route(
@@ -23,8 +26,8 @@ def create_app(gateway: Gateway) -> FastAPI:
         methods=["POST"],
     )
     app.add_api_route("/v1/decisions", _either(gateway), methods=["POST"])
-    for path, describe in status.PAGES.items():
-        app.add_api_route(path, _page(gateway, describe), methods=["GET"])
+    for path, page in status.PAGES.items():
+        app.add_api_route(path, _page(gateway, page), methods=["GET"])
     app.add_api_route("/metrics", _metrics(gateway), methods=["GET"])
     return app
 

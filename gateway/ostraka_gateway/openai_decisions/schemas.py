@@ -58,7 +58,7 @@ class JsonPart(_Lenient):
     data: Annotated[
         JsonContainer,
         PlainValidator(_check_container),
-        WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]}),
+        WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "array", "items": {}}]}),
     ]
 
 

@@ -142,6 +142,8 @@ def _lead_back(request: DecisionsRequest, bad: ValidationError) -> NoReturn:
     fault = bad.errors(include_url=False, include_context=False, include_input=False)[0]
     found: tuple[str | int, ...]
     match fault["loc"]:
+        case ("questions", str(place), str(kind), "criteria"):
+            found = ("questions", int(place), "levels" if kind == "score" else "choices")
         case ("questions", str(place), _, "criteria", int(level), *_):
             found = ("questions", int(place), "levels", level)
         case ("questions", str(place), _, "criteria", str(name), *_):

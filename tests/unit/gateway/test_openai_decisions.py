@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from ostraka_gateway.dialect import SystemOneDialect
+from ostraka_gateway.limits import Limits
 from ostraka_gateway.openai_decisions.dialect import DecisionsDialect, EitherDialect
 from ostraka_shared import errors
 
@@ -203,6 +204,20 @@ def test_an_image_is_told_apart_from_a_mistake():
 def test_limits_are_taken():
     ask(questions=[PREDICATE] * 400)
     ask(questions=[CHOICE | {"choices": MANY[:255]}, SCORE | {"levels": [{"label": "a"}] * 10}])
+
+
+def test_the_servers_own_limits_are_led_back():
+    strict = DecisionsDialect("served", Limits(choice_options=2, score_levels=2, request_questions=1))
+    choice = CHOICE | {"choices": MANY[:3]}
+    score = SCORE | {"levels": [{"label": "a"}] * 3}
+    for questions, param in [
+        ([choice], "questions[0].choices"),
+        ([score], "questions[0].levels"),
+        ([SCORE] * 2, "questions"),
+    ]:
+        with pytest.raises(errors.InvalidRequest) as caught:
+            strict.validate({"input": "x", "questions": questions})
+        assert json.loads(strict.refuse(caught.value).body)["error"]["param"] == param
 
 
 @pytest.mark.parametrize(
