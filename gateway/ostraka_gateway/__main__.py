@@ -55,7 +55,7 @@ async def serve(config: GatewayConfig) -> None:
     gateway.cluster.start(config.workers_at)
     server = Server(
         uvicorn.Config(
-            create_app(gateway),
+            create_app(gateway, config.http.compat),
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -75,7 +75,7 @@ async def serve(config: GatewayConfig) -> None:
 
 
 def build_gateway(config: GatewayConfig) -> Gateway:
-    model = ServedModel(open_folder(Path(config.model)), config.http.limits)
+    model = ServedModel(open_folder(Path(config.model)), config.http.limits, config.http.name)
     roster = Roster(config.cluster_id, model.folder.fingerprint, config.heartbeat_ms / 1000)
     cluster = Cluster(roster, Metrics(), config.heartbeat_ms, config.queue_tokens)
     return Gateway(

@@ -7,19 +7,25 @@ from starlette.exceptions import HTTPException
 
 from ostraka_gateway import problems, status
 from ostraka_gateway.decision import JSON, Gateway, respond, to_response
-from ostraka_gateway.dialect import Dialect, SystemOneDialect
+from ostraka_gateway.dialect import Dialect, Refusals, SystemOneDialect
+from ostraka_gateway.jevos import problems as jevos_problems
+from ostraka_gateway.jevos.dialect import JevosDialect
 from ostraka_gateway.metrics import CONTENT_TYPE
 from ostraka_gateway.middleware import Envelope
 from ostraka_gateway.openai_decisions.dialect import DecisionsDialect, EitherDialect
 from ostraka_gateway.openapi.document import describe
 
 
-def create_app(gateway: Gateway) -> FastAPI:
+def create_app(gateway: Gateway, compat: str = "default") -> FastAPI:
+    return _create_jevos_app(gateway) if compat == "jevos" else _create_default_app(gateway)
+
+
+def _create_default_app(gateway: Gateway) -> FastAPI:
     app = FastAPI(docs_url=None, redoc_url=None)
     # The routes take the raw request, so FastAPI knows nothing of what they take and give.
     app.openapi_schema = describe(gateway.model.name, gateway.model.limits)
     app.add_middleware(Envelope, metrics=gateway.cluster.metrics)
-    app.add_exception_handler(HTTPException, _http_exception)
+    app.add_exception_handler(HTTPException, _unrouted(problems))
     app.add_api_route(
         "/v1/systemone",
         _decisions(gateway, SystemOneDialect(gateway.model.name, gateway.model.limits)),
@@ -28,6 +34,19 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.add_api_route("/v1/decisions", _either(gateway), methods=["POST"])
     for path, page in status.PAGES.items():
         app.add_api_route(path, _page(gateway, page), methods=["GET"])
+    app.add_api_route("/metrics", _metrics(gateway), methods=["GET"])
+    return app
+
+
+def _create_jevos_app(gateway: Gateway) -> FastAPI:
+    """The three paths jev has, and our own for probes and metrics; a path is either exact or unknown."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app.add_middleware(Envelope, metrics=gateway.cluster.metrics, refuse=jevos_problems.from_error)
+    app.add_exception_handler(HTTPException, _unrouted(jevos_problems))
+    dialect = JevosDialect(gateway.model.name, gateway.model.limits)
+    app.add_api_route("/v1/systemone", _decisions(gateway, dialect), methods=["POST"])
+    for path, page in status.JEVOS_PAGES.items():
+        app.add_api_route(path, _page(gateway, page), methods=["GET", "HEAD"])
     app.add_api_route("/metrics", _metrics(gateway), methods=["GET"])
     return app
 
@@ -64,9 +83,12 @@ def _metrics(gateway: Gateway) -> Callable[[], Awaitable[Response]]:
     return metrics
 
 
-async def _http_exception(http: Request, bad: Exception) -> Response:
-    """Starlette's own: an unknown path, or a method the path does not have."""
-    assert isinstance(bad, HTTPException)  # noqa: S101  for mypy: handlers are typed loosely
-    if bad.status_code == 405:
-        return to_response(problems.method_not_allowed((bad.headers or {}).get("Allow", "")))
-    return to_response(problems.not_found(http.url.path))
+def _unrouted(refusals: Refusals) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """For Starlette's own: an unknown path, or a method the path does not have."""
+
+    async def refuse(http: Request, bad: Exception) -> Response:
+        assert isinstance(bad, HTTPException)  # noqa: S101  for mypy: handlers are typed loosely
+        allow = (bad.headers or {}).get("Allow", "") if bad.status_code == 405 else ""
+        return to_response(refusals.unrouted(http.method, http.url.path, allow))
+
+    return refuse

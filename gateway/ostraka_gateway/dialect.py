@@ -43,6 +43,14 @@ class Dialect(Protocol):
         """Whatever any step raised, as this dialect's clients expect it."""
 
 
+class Refusals(Protocol):
+    """What a server says outside a dialect's steps; the modules called `problems` are its forms."""
+
+    def from_error(self, error: BaseException) -> Problem: ...
+
+    def unrouted(self, method: str, path: str, allow: str) -> Problem: ...
+
+
 class SystemOneDialect:
     """The default: lenient, as the hosted API is. `model_name` is the served name."""
 

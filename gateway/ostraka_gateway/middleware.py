@@ -1,12 +1,13 @@
 """Around every response: its request id, its place in the metrics, and JSON even where the server itself failed."""
 
 import secrets
+from collections.abc import Callable
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ostraka_gateway.metrics import Metrics
-from ostraka_gateway.problems import from_error
+from ostraka_gateway.problems import Problem, from_error
 
 log = structlog.get_logger()
 
@@ -20,8 +21,9 @@ ROUTES = frozenset(
 class Envelope:
     """Plain ASGI: starlette's BaseHTTPMiddleware would start a task for each request."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, refuse: Callable[[Exception], Problem] = from_error) -> None:
         self._app = app
+        self._refuse = refuse
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,7 +47,7 @@ class Envelope:
             log.exception("request_crashed", request=request_id)
             if status:
                 raise  # half a response is out: only a closed connection tells the client
-            problem = from_error(bad)
+            problem = self._refuse(bad)
             headers = [(name.encode(), value.encode()) for name, value in problem.headers.items()]
             await send_marked({"type": "http.response.start", "status": problem.status, "headers": headers})
             await send({"type": "http.response.body", "body": problem.body})

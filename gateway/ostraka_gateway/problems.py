@@ -88,6 +88,11 @@ def headers_for(error: OstrakaError) -> dict[str, str]:
             return {}
 
 
+def unrouted(method: str, path: str, allow: str) -> Problem:  # noqa: ARG001  a dialect may ask which method
+    """`allow`: the methods the path has, as the Allow header lists them; "" where there is nothing at it."""
+    return method_not_allowed(allow) if allow else not_found(path)
+
+
 def not_found(path: str) -> Problem:
     if path.startswith("/v1/v1/"):
         return _problem("not_found", "There is nothing at this path: the base URL should end before its /v1")

@@ -12,10 +12,10 @@ from ostraka_shared.model_folder import ModelFolder
 class ServedModel:
     """Thread-safe: nothing is changed after construction. Raises ModelDamaged where the tokenizer cannot be read."""
 
-    def __init__(self, folder: ModelFolder, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, folder: ModelFolder, limits: Limits = DEFAULT_LIMITS, name: str | None = None) -> None:
         self.folder = folder
         self.limits = limits
-        self.name = folder.spec.name
+        self.name = name or folder.spec.name
         try:
             self._tokenizer = Tokenizer.from_file(str(folder.tokenizer))
         except Exception as bad:  # the package raises bare Exception

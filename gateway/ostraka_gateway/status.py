@@ -29,24 +29,12 @@ def readyz(gateway: Gateway) -> Page:
 
 def health(gateway: Gateway) -> Page:
     """The fields jev has, in its order, and then the cluster's."""
-    roster, folder = gateway.cluster.roster, gateway.model.folder
+    roster = gateway.cluster.roster
     workers = sorted(roster, key=lambda worker: worker.hello.worker_id)
-    runtime, _, version = next((w.engine for w in workers if w.engine), "").partition(" ")
     return _page(
         200,
         {
-            "status": _state(gateway),
-            "model": gateway.model.name,
-            "model_files": folder.hashes,
-            "fingerprint": folder.fingerprint,
-            "engine": {
-                "runtime": runtime,
-                "version": version,
-                "device": "cpu",
-                "model_dir": str(folder.path),
-                "precision": folder.spec.precision,
-                "batched_requests": sum(w.beat.batched_requests for w in workers if w.beat),
-            },
+            **_identity(gateway, {"precision": gateway.model.folder.spec.precision}),
             "queued_requests": gateway.cluster.dispatcher.queued_requests,
             "queued_tokens": gateway.cluster.dispatcher.queued_tokens,
             "in_flight_requests": gateway.cluster.dispatcher.in_flight_requests,
@@ -56,15 +44,50 @@ def health(gateway: Gateway) -> Page:
     )
 
 
+def jevos_health(gateway: Gateway) -> Page:
+    """Only the fields jev has. There are no quantisation groups and no snapshots here: their numbers say so."""
+    no_snapshots = dict.fromkeys(JEVOS_SNAPSHOT_FIELDS, 0)
+    return _page(200, _identity(gateway, {"dynamic_quantization": 0, "state_snapshots": no_snapshots}))
+
+
+def _identity(gateway: Gateway, engine: dict[str, Any]) -> dict[str, Any]:
+    workers, folder = list(gateway.cluster.roster), gateway.model.folder
+    runtime, _, version = next((w.engine for w in workers if w.engine), "").partition(" ")
+    return {
+        "status": _state(gateway),
+        "model": gateway.model.name,
+        "model_files": folder.hashes,
+        "fingerprint": folder.fingerprint,
+        "engine": {
+            "runtime": runtime,
+            "version": version,
+            "device": "cpu",
+            "model_dir": str(folder.path),
+            **engine,
+            "batched_requests": sum(w.beat.batched_requests for w in workers if w.beat),
+        },
+    }
+
+
 def models(gateway: Gateway) -> Page:
     """Two lists of the same models in one body: TypeSafe's `models` and OpenAI's `data`, for the SDKs of either."""
+    typesafe = _typesafe_models(gateway)
+    created = int(datetime.fromisoformat(gateway.started).replace(tzinfo=UTC).timestamp())
+    openai = [
+        {"id": n, "object": "model", "created": created, "owned_by": "ostraka"} for n in (m["name"] for m in typesafe)
+    ]
+    return _page(200, {"models": typesafe, "object": "list", "data": openai})
+
+
+def jevos_models(gateway: Gateway) -> Page:
+    return _page(200, {"models": _typesafe_models(gateway)})
+
+
+def _typesafe_models(gateway: Gateway) -> list[dict[str, str]]:
     served = f"{gateway.model.name}, answered on CPUs in {gateway.model.folder.spec.precision}"
     alias = f"Another name for {gateway.model.name}, for clients that ask for the newest model"
     listed = [(gateway.model.name, served), ("jev-latest", alias)]
-    created = int(datetime.fromisoformat(gateway.started).replace(tzinfo=UTC).timestamp())
-    openai = [{"id": n, "object": "model", "created": created, "owned_by": "ostraka"} for n, _ in listed]
-    typesafe = [{"name": n, "description": d, "release_date": gateway.started} for n, d in listed]
-    return _page(200, {"models": typesafe, "object": "list", "data": openai})
+    return [{"name": n, "description": d, "release_date": gateway.started} for n, d in listed]
 
 
 def _state(gateway: Gateway) -> str:
@@ -94,9 +117,12 @@ def _page(status: int, content: Any) -> Page:
     return Page(status, json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode())
 
 
+JEVOS_SNAPSHOT_FIELDS = ("kept", "max", "tokens", "max_tokens", "hits", "misses", "reused_tokens", "bytes")
+
 PAGES: dict[str, Callable[[Gateway], Page]] = {
     "/v1/models": models,
     "/health": health,
     "/livez": livez,
     "/readyz": readyz,
 }
+JEVOS_PAGES = PAGES | {"/v1/models": jevos_models, "/health": jevos_health}

@@ -12,6 +12,7 @@ from ostraka_gateway.dialect import Asked
 from ostraka_gateway.jevos import problems, wire
 from ostraka_gateway.jevos.json_text import is_json, read_json, read_text
 from ostraka_gateway.jevos.texts import check_texts
+from ostraka_gateway.limits import DEFAULT_LIMITS, Limits
 from ostraka_gateway.problems import Problem
 from ostraka_shared.errors import BodyTooLarge, UnknownModel
 
@@ -26,8 +27,9 @@ STACK_FRAMES = 4000
 class JevosDialect:
     checks_key_first = False
 
-    def __init__(self, model_name: str) -> None:
+    def __init__(self, model_name: str, limits: Limits = DEFAULT_LIMITS) -> None:
         self._model_name = model_name
+        self._limits = limits
         sys.setrecursionlimit(max(sys.getrecursionlimit(), STACK_FRAMES))
 
     def decode(self, body: bytes, content_type: str | None) -> Any:
@@ -48,7 +50,7 @@ class JevosDialect:
                 f"the model here is {self._model_name!r}: send that name, or one that begins with {ALIAS_PREFIX}",
                 loc=("body", "model"),
             )
-        check_texts(request)
+        check_texts(request, self._limits)
         return Asked(_translate(request))
 
     def answer(self, asked: Asked, p_yes: Sequence[float], input_tokens: int) -> bytes:

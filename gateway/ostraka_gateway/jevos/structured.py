@@ -24,40 +24,42 @@ Loc = tuple[str | int, ...]
 
 
 @dataclass(slots=True)
-class Limits:
+class Allowance:
     """Of one request, as its validation context. `depth` shrinks: see `_too_deep`."""
 
     depth: int = DEPTH_MAX
     items_left: int = ITEMS_MAX
 
 
-def _check(value: Any, info: ValidationInfo[Limits]) -> Any:
+def _check(value: Any, info: ValidationInfo[Allowance]) -> Any:
     if isinstance(value, str):
         return value
-    limits = info.context
-    assert limits  # noqa: S101  for mypy: `parse_request` always gives it
-    found = [_item("recursion_loop", (_name(value), *path), deep) for path, deep in _too_deep(value, limits)]
+    allowance = info.context
+    assert allowance  # noqa: S101  for mypy: `parse_request` always gives it
+    found = [_item("recursion_loop", (_name(value), *path), deep) for path, deep in _too_deep(value, allowance)]
     if isinstance(value, dict | list) and not found:
         return value
     as_dict = found if isinstance(value, dict) else [_item("dict_type", (_DICT,), value)]
     as_list = found if isinstance(value, list) else [_item("list_type", (_LIST,), value)]
     items = [_item("string_type", ("str",), value), *as_dict, *as_list]
-    limits.items_left -= len(items)
-    if limits.items_left < 0:
+    allowance.items_left -= len(items)
+    if allowance.items_left < 0:
         raise too_many_items()
     raise ValidationError.from_exception_data("structured", items)
 
 
-def _too_deep(value: Any, limits: Limits, level: int = 1, path: Loc = ()) -> Iterator[tuple[Loc, Any]]:
+def _too_deep(value: Any, allowance: Allowance, level: int = 1, path: Loc = ()) -> Iterator[tuple[Loc, Any]]:
     """In reading order. Each container that is too deep lowers the limit for all that follows in the request: a leak
     in the pydantic that jev mirrors, which clients can see."""
     for step, child in _children(value):
         is_container = isinstance(child, dict | list)
-        if level + 1 >= limits.depth:
+        if level + 1 >= allowance.depth:
             yield (*path, step), child
-            limits.depth -= is_container
+            allowance.depth -= is_container
         elif is_container:
-            yield from _too_deep(child, limits, level + 1, (*path, step, "dict" if isinstance(child, dict) else "list"))
+            yield from _too_deep(
+                child, allowance, level + 1, (*path, step, "dict" if isinstance(child, dict) else "list")
+            )
 
 
 def _children(value: Any) -> Iterator[tuple[str | int, Any]]:

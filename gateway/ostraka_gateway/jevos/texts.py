@@ -11,12 +11,8 @@ from ostraka_gateway.jevos.items import ITEMS_MAX, Item, Refusal, app_item, too_
 from ostraka_gateway.jevos.json_text import write_json
 from ostraka_gateway.jevos.structured import Loc
 from ostraka_gateway.jevos.wire import Choice, Noul, Question, Request, Score
-from ostraka_gateway.schemas import Text
-
-STATE_BYTES_MAX = 256_000
-TEXT_CHARS_MAX = 8000
-QUESTIONS_MAX = 1024
-QUESTION_ID_CHARS_MAX = 128
+from ostraka_gateway.limits import Limits
+from ostraka_gateway.schemas import QUESTION_ID_CHARS_MAX, Text
 
 _NOT_UNICODE = "Input should be a valid string, unable to parse raw data as a unicode string"
 
@@ -30,12 +26,12 @@ class Reading:
     must_differ: bool
 
 
-def check_texts(request: Request) -> None:
-    """Raises Refusal."""
+def check_texts(request: Request, limits: Limits) -> None:
+    """Raises Refusal. Of the limits it is told, the defaults are jev's."""
     readings = [_read(question_id, question) for question_id, question in request.questions.items()]
-    _refuse_any([item for reading in readings for item in _text_items(reading)])
-    _check_question_count(len(request.questions))
-    _check_state(request.state)
+    _refuse_any([item for reading in readings for item in _text_items(reading, limits.text_chars)])
+    _check_question_count(len(request.questions), limits.request_questions)
+    _check_state(request.state, limits.state_bytes)
     _check_question_ids(request.questions)
 
 
@@ -68,10 +64,10 @@ def _write(text: Text) -> str:
     return text.strip() if isinstance(text, str) else write_json(text, sort_keys=True, compact=True)
 
 
-def _text_items(reading: Reading) -> Iterator[Item]:
+def _text_items(reading: Reading, most: int) -> Iterator[Item]:
     is_fine = True
     for place, text in reading.texts:
-        if wrong := _text_error(text.strip()):
+        if wrong := _text_error(text.strip(), most):
             is_fine = False
             kind, message = wrong
             yield app_item(message, (*reading.loc, *place), kind)
@@ -79,13 +75,13 @@ def _text_items(reading: Reading) -> Iterator[Item]:
         yield app_item("each level should read differently from every other", reading.loc)
 
 
-def _text_error(text: str) -> tuple[str, str] | None:
+def _text_error(text: str, most: int) -> tuple[str, str] | None:
     if not _is_unicode(text):
         return "string_unicode", _NOT_UNICODE
     if not text:
         return "string_too_short", "String should have at least 1 character"
-    if len(text) > TEXT_CHARS_MAX:
-        return "string_too_long", f"String should have at most {TEXT_CHARS_MAX} characters"
+    if len(text) > most:
+        return "string_too_long", f"String should have at most {most} characters"
     return None
 
 
@@ -101,21 +97,21 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _check_question_count(count: int) -> None:
-    if count > QUESTIONS_MAX:
-        message = f"Dictionary should have at most {QUESTIONS_MAX} items after validation, not {count}"
+def _check_question_count(count: int, most: int) -> None:
+    if count > most:
+        message = f"Dictionary should have at most {most} items after validation, not {count}"
         raise Refusal([app_item(message, ("body", "questions"), "too_long")])
 
 
-def _check_state(state: Text) -> None:
+def _check_state(state: Text, most: int) -> None:
     if not (state.strip() if isinstance(state, str) else state):
         raise Refusal([app_item("the state is empty: there is nothing to decide on")])
     try:
         size = len(write_json(state).encode())
     except ValueError as bad:  # UnicodeEncodeError too
         raise Refusal([app_item(f"Value error, {bad}")]) from None
-    if size > STATE_BYTES_MAX:
-        raise Refusal([app_item(f"the state takes {size} bytes as JSON; at most {STATE_BYTES_MAX} are read")])
+    if size > most:
+        raise Refusal([app_item(f"the state takes {size} bytes as JSON; at most {most} are read")])
 
 
 def _check_question_ids(questions: Mapping[str, Any]) -> None:

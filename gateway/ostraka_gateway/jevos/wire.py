@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ostraka_gateway.jevos.items import ITEMS_MAX, Item, Refusal, too_many_items
-from ostraka_gateway.jevos.structured import Limits, Structured
+from ostraka_gateway.jevos.structured import Allowance, Structured
 
 OPTIONS_MIN, OPTIONS_MAX = 2, 26
 LEVELS_MIN, LEVELS_MAX = 2, 10
@@ -75,7 +75,7 @@ def parse_request(value: Any) -> Request:
     if value is None:
         raise Refusal([{"type": "missing", "loc": ["body"], "msg": "Field required", "input": None}])
     # `from_attributes` changes no value: it has what is no object called so in the words FastAPI's clients know.
-    return Request.model_validate(value, from_attributes=True, context=Limits())
+    return Request.model_validate(value, from_attributes=True, context=Allowance())
 
 
 def wire_items(error: ValidationError) -> list[Item]:
