@@ -1,5 +1,6 @@
 """The HTTP edge: which path does what. Everything it needs comes in as a Gateway."""
 
+import json
 from collections.abc import Awaitable, Callable
 
 from fastapi import FastAPI, Request, Response
@@ -21,9 +22,8 @@ def create_app(gateway: Gateway, compat: str = "default") -> FastAPI:
 
 
 def _create_default_app(gateway: Gateway) -> FastAPI:
-    app = FastAPI(docs_url=None, redoc_url=None)
-    # The routes take the raw request, so FastAPI knows nothing of what they take and give.
-    app.openapi_schema = describe(gateway.model.name, gateway.model.limits)
+    # The routes take the raw request: FastAPI's own document would know nothing of what they take and give.
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Envelope, metrics=gateway.cluster.metrics)
     app.add_exception_handler(HTTPException, _unrouted(problems))
     app.add_api_route(
@@ -35,6 +35,7 @@ def _create_default_app(gateway: Gateway) -> FastAPI:
     for path, page in status.PAGES.items():
         app.add_api_route(path, _page(gateway, page), methods=["GET"])
     app.add_api_route("/metrics", _metrics(gateway), methods=["GET"])
+    app.add_api_route("/openapi.json", _document(gateway), methods=["GET"])
     return app
 
 
@@ -74,6 +75,15 @@ def _page(gateway: Gateway, describe: Callable[[Gateway], status.Page]) -> Calla
         return Response(found.body, status_code=found.status, media_type=JSON)
 
     return page
+
+
+def _document(gateway: Gateway) -> Callable[[], Awaitable[Response]]:
+    body = json.dumps(describe(gateway.model.name, gateway.model.limits), separators=(",", ":")).encode()
+
+    async def document() -> Response:
+        return Response(body, media_type=JSON)
+
+    return document
 
 
 def _metrics(gateway: Gateway) -> Callable[[], Awaitable[Response]]:
