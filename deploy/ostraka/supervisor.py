@@ -48,15 +48,15 @@ class Supervisor:
         self._phase = Phase.STARTING
         self._begun = time.monotonic()
         self._drain_ends = float("inf")
-        self._shown_ready = -1
+        self._shown: tuple[int, int] | None = None
         self._exit_code = 0
 
     def run(self) -> int:
         """Until told to stop, or until a child cannot be kept up. Returns the exit code."""
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        for child in self._children():
-            child.start()
         try:
+            for child in self._children():
+                self._start(child)
             while any(child.is_running for child in self._children()) or self._phase in (Phase.STARTING, Phase.SERVING):
                 self._turn()
         finally:
@@ -73,13 +73,13 @@ class Supervisor:
             self._on_stop_signal(signal.Signals(found.si_signo))
         for child in self._children():
             if (code := child.reap()) is not None:
-                self._on_exit(child, code)
+                self._on_exit(child, _describe_exit(code))
         self._start_due()
         if self._phase is Phase.STARTING:
             self._show_progress()
         if self._phase is Phase.DRAINING_GATEWAY and not self._gateway.is_running:
             self._drain_workers()
-        if time.monotonic() > self._drain_ends:
+        if time.monotonic() >= self._drain_ends:
             log.warning("grace_period_over", still_running=[c.name for c in self._children() if c.is_running])
             self._exit_code = EXIT_FAILED
             self._kill_all()
@@ -90,24 +90,28 @@ class Supervisor:
         until_s = min([self._drain_ends, *due]) - time.monotonic()
         return max(0.0, min(poll_s, until_s))
 
-    def _on_exit(self, child: Child, code: int) -> None:
+    def _start(self, child: Child) -> None:
+        try:
+            child.start()
+        except OSError as bad:  # no process or memory to spare: tried again like any other death
+            self._on_exit(child, str(bad))
+
+    def _on_exit(self, child: Child, code: str) -> None:
         if self._phase in (Phase.DRAINING_GATEWAY, Phase.DRAINING_WORKERS):
             log.debug("child_stopped", child=child.name, code=code)
             return
         child.schedule_restart(has_been_ready=self._phase is Phase.SERVING)
-        log.warning("child_exited", child=child.name, code=_describe_exit(code), given_up=child.is_given_up)
+        log.warning("child_exited", child=child.name, code=code, given_up=child.is_given_up)
         if self._gateway.is_given_up or all(worker.is_given_up for worker in self._workers):
             log.error("cannot_keep_up", child=child.name, hint="its own lines above say why")
             self._exit_code = EXIT_FAILED
             self._start_drain()
 
     def _start_due(self) -> None:
-        if self._phase in (Phase.DRAINING_GATEWAY, Phase.DRAINING_WORKERS):
-            return
         now = time.monotonic()
         for child in self._children():
             if child.restart_at is not None and child.restart_at <= now:
-                child.start()
+                self._start(child)
 
     def _on_stop_signal(self, number: signal.Signals) -> None:
         if self._phase in (Phase.STARTING, Phase.SERVING):
@@ -122,6 +126,8 @@ class Supervisor:
         """The gateway first: it takes nothing new and waits for its answers, which the workers still give."""
         self._phase = Phase.DRAINING_GATEWAY
         self._drain_ends = time.monotonic() + self._grace_s
+        for child in self._children():
+            child.restart_at = None
         self._gateway.send(signal.SIGTERM)
 
     def _drain_workers(self) -> None:
@@ -139,9 +145,9 @@ class Supervisor:
 
     def _show_progress(self) -> None:
         ready, wanted = self._count_ready(), sum(not worker.is_given_up for worker in self._workers)
-        if ready is None or ready == self._shown_ready:
+        if ready is None or (ready, wanted) == self._shown:
             return
-        self._shown_ready = ready
+        self._shown = (ready, wanted)  # a worker given up makes those that are ready all that are wanted
         log.info("workers_loading" if ready < wanted else "workers_ready", ready=ready, of=wanted)
         if ready >= wanted:
             self._phase = Phase.SERVING

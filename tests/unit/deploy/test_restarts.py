@@ -1,0 +1,53 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostraka.restarts import (
+    CRASH_LIMIT,
+    CRASH_LIMIT_AT_START,
+    FIRST_DELAY_S,
+    MAX_DELAY_S,
+    STABLE_S,
+    RestartPolicy,
+)
+
+
+def delays(policy, uptimes, *, has_been_ready=True):
+    return [policy.next_delay_s(uptime, has_been_ready=has_been_ready) for uptime in uptimes]
+
+
+def test_delays_double_and_then_it_is_given_up():
+    found = delays(RestartPolicy(lambda: 1.0), [0.0] * CRASH_LIMIT)
+    assert found[:-1] == pytest.approx([FIRST_DELAY_S * 2**n for n in range(CRASH_LIMIT - 1)])
+    assert found[-1] is None
+
+
+def test_a_long_life_is_a_fresh_start():
+    policy = RestartPolicy(lambda: 1.0)
+    found = delays(policy, [0.0, 0.0, STABLE_S, STABLE_S - 0.01])
+    assert found == pytest.approx([0.1, 0.2, 0.1, 0.2])
+
+
+def test_before_the_cluster_was_ready_a_second_death_is_the_last():
+    found = delays(RestartPolicy(lambda: 1.0), [0.0] * CRASH_LIMIT_AT_START, has_been_ready=False)
+    assert found[-1] is None
+    assert None not in found[:-1]
+
+
+def test_jitter_spreads_over_half_the_delay():
+    assert delays(RestartPolicy(lambda: 0.0), [0.0]) == pytest.approx([0.05])
+    assert delays(RestartPolicy(lambda: 0.5), [0.0]) == pytest.approx([0.075])
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 100.0), st.booleans()), max_size=40), st.floats(0.0, 1.0))
+def test_a_delay_is_short_and_giving_up_needs_quick_deaths_in_a_row(deaths, jitter):
+    policy = RestartPolicy(lambda: jitter)
+    quick = 0
+    for uptime, has_been_ready in deaths:
+        quick = 1 if uptime >= STABLE_S else quick + 1
+        delay_s = policy.next_delay_s(uptime, has_been_ready=has_been_ready)
+        if delay_s is None:
+            assert quick >= (CRASH_LIMIT if has_been_ready else CRASH_LIMIT_AT_START)
+        else:
+            assert FIRST_DELAY_S / 2 <= delay_s <= MAX_DELAY_S
+            assert quick < CRASH_LIMIT

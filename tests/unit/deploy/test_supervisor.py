@@ -1,0 +1,466 @@
+"""The supervisor twice: with children that are only said to be there, and with real tiny processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from structlog.testing import capture_logs
+
+from ostraka import supervisor as supervisor_module
+from ostraka.restarts import CRASH_LIMIT_AT_START, RestartPolicy
+from ostraka.supervisor import STARTING_POLL_S, Supervisor
+from tests.clocks import FakeClock
+from tests.waiting import wait_until
+
+GRACE_S = 25.0
+
+
+class FakeChild:
+    """Its process is what the test says: `die(code)`, or to ignore SIGTERM."""
+
+    def __init__(self, name, world):
+        self.name = name
+        self.world = world
+        self.policy = RestartPolicy(lambda: 1.0)
+        self.process = None
+        self.code = None
+        self.restart_at = None
+        self.is_given_up = False
+        self.starts = []
+        self.fails_to_start = 0
+        self.dies_at_start = False
+        self.obeys = True
+
+    @property
+    def is_running(self):
+        return self.process is not None
+
+    def start(self):
+        self.starts.append(self.world.clock.now)
+        self.restart_at = None
+        if self.fails_to_start:
+            self.fails_to_start -= 1
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        self.process = SimpleNamespace(wait=lambda: self.world.journal.append(f"{self.name} reaped"))
+        self.code = 1 if self.dies_at_start else None
+
+    def die(self, code=-9):
+        self.code = code
+
+    def reap(self):
+        if self.process is None or self.code is None:
+            return None
+        code, self.process, self.code = self.code, None, None
+        return code
+
+    def schedule_restart(self, *, has_been_ready):
+        delay_s = self.policy.next_delay_s(self.world.clock.now - self.starts[-1], has_been_ready=has_been_ready)
+        self.is_given_up = delay_s is None
+        self.restart_at = None if delay_s is None else self.world.clock.now + delay_s
+
+    def send(self, number):
+        if self.process:
+            self.world.journal.append(f"{self.name} {number.name}")
+            if self.obeys and number == signal.SIGTERM:
+                self.die(0)
+
+
+class World:
+    """`steps` are what happens while the supervisor waits: one a wait. After the last, SIGTERM, unless there was one. `ready` is what the
+    gateway's readiness page says, None where it does not answer; by default, all workers that run."""
+
+    def __init__(self, monkeypatch, workers=2):
+        self.clock = FakeClock().install(monkeypatch, supervisor_module)
+        self.journal = []
+        self.waits = []
+        self.gateway = FakeChild("gateway", self)
+        self.workers = [FakeChild(f"w{n}", self) for n in range(workers)]
+        self.ready = lambda: sum(worker.is_running for worker in self.workers)
+        world = self
+
+        class Probed(Supervisor):
+            def _count_ready(self):
+                return world.ready()
+
+        self.supervisor = Probed(self.gateway, self.workers, ("127.0.0.1", 1), "http://x", GRACE_S)
+        monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: None)
+        monkeypatch.setattr(signal, "sigtimedwait", self.wait)
+
+    def wait(self, _, timeout_s):
+        self.waits.append(timeout_s)
+        assert len(self.waits) < 500, "it spins"
+        step = self.steps.pop(0) if self.steps else None if self.is_told else signal.SIGTERM
+        found = step() if callable(step) else step
+        self.is_told = self.is_told or found in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        if found is None:
+            self.clock.advance(timeout_s)
+            return None
+        return SimpleNamespace(si_signo=found)
+
+    def run(self, *steps):
+        self.is_told = False
+        self.steps = list(steps)
+        with capture_logs() as events:
+            code = self.supervisor.run()
+        self.events = [event["event"] for event in events]
+        return code
+
+
+def quiet():
+    """A wait in which nothing happens."""
+
+
+@pytest.fixture
+def world(monkeypatch):
+    return World(monkeypatch)
+
+
+def kill(child, code=-9):
+    def step():
+        child.die(code)
+        return signal.SIGCHLD
+
+    return step
+
+
+def test_it_starts_all_and_listens_once_all_are_ready(world):
+    counts = [None, 0, 0, 1, 2]
+    world.ready = lambda: counts.pop(0)
+    assert world.run(*[quiet] * 5) == 0
+    assert world.events[:4] == ["workers_loading", "workers_loading", "workers_ready", "listening"]
+    assert [len(child.starts) for child in (world.gateway, *world.workers)] == [1, 1, 1]
+
+
+def test_drain_is_the_gateway_first_and_then_the_workers(world):
+    assert world.run(quiet) == 0
+    assert world.journal == ["gateway SIGTERM", "w0 SIGTERM", "w1 SIGTERM"]
+    assert world.events[-1] == "stopped"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_each_stop_signal_drains(world, number):
+    assert world.run(quiet, number) == 0
+    assert world.journal[0] == "gateway SIGTERM"
+
+
+def test_workers_serve_until_the_gateway_is_gone(world):
+    world.gateway.obeys = False
+    finish = kill(world.gateway, 0)
+    assert world.run(quiet, signal.SIGTERM, quiet, quiet, finish) == 0
+    assert world.journal == ["gateway SIGTERM", "w0 SIGTERM", "w1 SIGTERM"]
+
+
+@pytest.mark.parametrize("who", ["gateway", "w0"])
+def test_what_dies_is_started_again_after_a_moment(world, who):
+    child = {"gateway": world.gateway, "w0": world.workers[0]}[who]
+    assert world.run(quiet, kill(child), quiet, quiet) == 0
+    assert len(child.starts) == 2
+    assert child.starts[1] - child.starts[0] >= 0.1
+    assert [len(c.starts) for c in (world.gateway, *world.workers) if c is not child] == [1, 1]
+
+
+def test_a_death_is_seen_at_once_and_the_restart_is_not_overslept(world):
+    world.run(quiet, kill(world.workers[0]), quiet)
+    assert world.waits[2] == pytest.approx(0.1)
+
+
+def test_a_child_that_dies_at_start_ends_it_all(world):
+    world.workers[0].dies_at_start = True
+    for worker in world.workers[1:]:
+        worker.dies_at_start = True
+    world.ready = lambda: 0
+    assert world.run(*[quiet] * 20) == 1
+    assert "cannot_keep_up" in world.events
+    assert len(world.workers[0].starts) == CRASH_LIMIT_AT_START
+    assert world.journal == ["gateway SIGTERM"]
+
+
+def test_a_gateway_that_dies_at_start_ends_it_all(world):
+    world.gateway.dies_at_start = True
+    world.ready = lambda: None
+    assert world.run(*[quiet] * 20) == 1
+    assert world.journal == ["w0 SIGTERM", "w1 SIGTERM"]
+
+
+def test_one_worker_given_up_leaves_a_smaller_cluster_that_listens(world):
+    """The other is ready long before: that no number changes any more must not keep it from serving."""
+    world.workers[1].dies_at_start = True
+    world.ready = lambda: 1
+    assert world.run(*[quiet] * 20) == 0
+    assert len(world.workers[1].starts) == CRASH_LIMIT_AT_START
+    assert "listening" in world.events
+
+
+def test_a_process_that_cannot_be_started_is_tried_again(world):
+    world.workers[0].fails_to_start = 1
+    assert world.run(*[quiet] * 5) == 0
+    assert len(world.workers[0].starts) == 2
+    assert "listening" in world.events
+
+
+def test_a_restart_that_is_due_does_not_make_a_drain_spin(world):
+    """The workers need the cores for what they still answer."""
+    world.gateway.obeys = False
+    finish = kill(world.gateway, 0)
+    assert world.run(quiet, kill(world.workers[0]), signal.SIGTERM, quiet, quiet, quiet, finish) == 0
+    assert world.waits[3:6] == [1.0] * 3
+    assert len(world.workers[0].starts) == 1
+
+
+def test_a_drain_while_the_gateway_is_down_goes_on_to_the_workers(world):
+    assert world.run(quiet, kill(world.gateway), signal.SIGTERM) == 0
+    assert world.journal == ["w0 SIGTERM", "w1 SIGTERM"]
+
+
+def test_a_second_signal_kills(world):
+    world.gateway.obeys = False
+    assert world.run(quiet, signal.SIGINT, signal.SIGINT) == 1
+    assert [line for line in world.journal if "KILL" in line] == ["gateway SIGKILL", "w0 SIGKILL", "w1 SIGKILL"]
+    assert [line for line in world.journal if "reaped" in line] == ["gateway reaped", "w0 reaped", "w1 reaped"]
+
+
+def test_the_grace_period_ends(world):
+    world.workers[1].obeys = False
+    begun = world.clock.now
+    assert world.run(quiet, signal.SIGTERM, *[quiet] * 40) == 1
+    assert "grace_period_over" in world.events
+    assert world.journal[-2:] == ["w1 SIGKILL", "w1 reaped"]
+    assert GRACE_S <= world.clock.now - begun <= GRACE_S + 2
+
+
+def test_a_signal_while_starting_drains(world):
+    world.ready = lambda: None
+    assert world.run(signal.SIGTERM) == 0
+    assert world.journal == ["gateway SIGTERM", "w0 SIGTERM", "w1 SIGTERM"]
+
+
+def test_a_fault_of_its_own_leaves_no_child(world):
+    def fault():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        world.run(quiet, fault)
+    assert [line for line in world.journal if "reaped" in line] == ["gateway reaped", "w0 reaped", "w1 reaped"]
+
+
+def test_it_looks_more_often_while_starting(world):
+    world.ready = lambda: 0
+    world.run(quiet, quiet)
+    assert world.waits[:2] == [STARTING_POLL_S] * 2
+
+
+# Real processes. Each writes what it lives through to a journal, one line an event.
+
+CHILD = """
+import os, signal, socket, sys
+name, incarnation, folder = sys.argv[1:]
+def note(event):
+    with open(folder + "/journal", "a") as journal:
+        journal.write(f"{name} {incarnation} {event} {os.getpid()}\\n")
+def has(flag):
+    return os.path.exists(f"{folder}/{name}.{flag}")
+signal.signal(signal.SIGINT, lambda *_: note("INT"))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+note("start")
+if has("crash"):
+    sys.exit(7)
+if name == "gateway":
+    listener = socket.socket(fileno=int(open(folder + "/fd").read()))
+    listener.settimeout(0.005)
+    while signal.SIGTERM not in signal.sigpending():
+        try:
+            client, _ = listener.accept()
+        except TimeoutError:
+            continue
+        client.recv(1000)
+        client.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\n{"ready_workers": %d}' % (0 if has("nobody_ready") else 2))
+        client.close()
+signal.sigwait([signal.SIGTERM])
+note("TERM")
+while has("stubborn"):
+    signal.pause()
+note("end")
+"""
+
+DRIVER = """
+import json, socket, sys
+from pathlib import Path
+from ostraka.children import Child
+from ostraka.restarts import RestartPolicy
+from ostraka.supervisor import Supervisor
+folder, child = Path(sys.argv[1]), sys.argv[2]
+listener = socket.create_server(("127.0.0.1", 0))
+(folder / "fd").write_text(str(listener.fileno()))
+def make(name):
+    return Child(
+        name,
+        lambda incarnation: ["-S", "-c", child, name, str(incarnation), str(folder)],
+        RestartPolicy(lambda: 0.0),
+        pass_fds=(listener.fileno(),),
+    )
+supervisor = Supervisor(make("gateway"), [make("w0"), make("w1")], listener.getsockname(), "http://x", 20.0)
+sys.exit(supervisor.run())
+"""
+
+
+def is_dead(process):
+    """Also one that nobody has waited for yet."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+class Real:
+    def __init__(self, folder):
+        self.folder = folder
+        self.process = None
+
+    def flag(self, name):
+        (self.folder / name).touch()
+
+    def start(self):
+        self.output = (self.folder / "output").open("wb")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", DRIVER, str(self.folder), CHILD],
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    @property
+    def journal(self):
+        path = self.folder / "journal"
+        return [line.rsplit(" ", 1)[0] for line in path.read_text().splitlines()] if path.exists() else []
+
+    def pid(self, event):
+        return next(
+            int(line.split()[-1]) for line in (self.folder / "journal").read_text().splitlines() if event in line
+        )
+
+    def wait_for(self, *events):
+        wait_until(lambda: set(events) <= set(self.journal))
+
+    def wait_serving(self):
+        self.wait_for("gateway 1 start", "w0 1 start", "w1 1 start")
+        wait_until(lambda: b"listening" in (self.folder / "output").read_bytes())
+
+    def stop(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+
+    def exit_code(self):
+        return self.process.wait(20)
+
+    def children(self):
+        return psutil.Process(self.process.pid).children()
+
+    def close(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.output.close()
+
+
+@pytest.fixture
+def real(tmp_path):
+    found = Real(tmp_path)
+    yield found
+    found.close()
+
+
+def test_a_whole_life(real):
+    real.start()
+    real.wait_serving()
+    os.kill(real.pid("w1 1 start"), signal.SIGKILL)
+    real.wait_for("w1 2 start")
+    real.stop()
+    assert real.exit_code() == 0
+    ends = [line for line in real.journal if line.endswith("end")]
+    assert ends[0] == "gateway 1 end"
+    assert sorted(ends[1:]) == ["w0 1 end", "w1 2 end"]
+    assert real.journal.index("gateway 1 end") < real.journal.index("w0 1 TERM")
+
+
+def test_a_crash_at_start_is_exit_1(real):
+    real.flag("w0.crash")
+    real.flag("w1.crash")
+    real.flag("gateway.nobody_ready")
+    real.start()
+    assert real.exit_code() == 1
+    assert real.journal.count("w0 1 start") == 1
+    assert "cannot_keep_up" in (real.folder / "output").read_text()
+
+
+def test_the_second_signal_does_not_wait(real):
+    real.flag("gateway.stubborn")
+    real.start()
+    real.wait_serving()
+    children = real.children()
+    real.stop()
+    real.wait_for("gateway 1 TERM")
+    real.stop()
+    assert real.exit_code() == 1
+    wait_until(lambda: all(map(is_dead, children)))
+    assert "w0 1 TERM" not in real.journal
+
+
+def test_kill_9_of_the_supervisor_leaves_nobody(real):
+    real.start()
+    real.wait_serving()
+    children = real.children()
+    assert len(children) == 3
+    real.process.kill()
+    wait_until(lambda: all(map(is_dead, children)))
+    assert not [line for line in real.journal if line.endswith("end")]
+
+
+def test_ctrl_c_in_the_terminal_is_the_supervisors_alone(real):
+    """A terminal sends SIGINT to its whole foreground group."""
+    real.start()
+    real.wait_serving()
+    os.killpg(real.process.pid, signal.SIGINT)
+    assert real.exit_code() == 0
+    assert not [line for line in real.journal if line.endswith("INT")]
+    assert real.journal.index("gateway 1 end") < real.journal.index("w0 1 TERM")
+
+
+ORPHAN = """
+import os, sys
+from ostraka.children import Child
+from ostraka.restarts import RestartPolicy
+script = (
+    "import os, sys, json, signal\\n"
+    "print(json.dumps({'pid': os.getpid(), 'group': os.getpgid(0), 'blocked': len(signal.pthread_sigmask(0, [])),"
+    " 'stdin': sys.stdin.read(), 'threads': os.environ['OMP_NUM_THREADS'],"
+    " 'telemetry': os.environ['ORT_DISABLE_TELEMETRY']}), flush=True)\\n"
+    "signal.pause()"
+)
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGCHLD])
+child = Child("c", lambda incarnation: ["-c", script], RestartPolicy(lambda: 0.0))
+child.start()
+signal.pause()
+"""
+
+
+def test_a_child_dies_with_its_parent_and_begins_clean():
+    """Killed with -9, a parent can tell nobody: the kernel has to."""
+    with subprocess.Popen([sys.executable, "-c", ORPHAN], stdout=subprocess.PIPE) as parent:
+        said = json.loads(parent.stdout.readline())
+        child = psutil.Process(said["pid"])
+        assert child.ppid() == parent.pid
+        assert said == {
+            "pid": child.pid,
+            "group": child.pid,
+            "blocked": 0,
+            "stdin": "",
+            "threads": "1",
+            "telemetry": "1",
+        }
+        parent.kill()
+        wait_until(lambda: is_dead(child))
