@@ -25,7 +25,7 @@ from ostraka_shared.addresses import check_endpoint, ipc_endpoint
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
-from ostraka_shared.options import add_options, group, option, read_settings, to_flags
+from ostraka_shared.options import add_options, check_at_least, group, option, read_settings, to_flags
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
 from ostraka_worker.config import DEFAULT_BATCH_TOKENS, WorkerConfig
 
@@ -55,6 +55,9 @@ class ServeConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ValueError(f"--port must be from 0 to 65535, not {self.port}")
+        # Said now, and not by a child after the model was built.
+        check_at_least(1, self, "batch_tokens", "queue_tokens", "deadline_ms")
+        check_at_least(0, self, "grace_s")
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -105,15 +108,26 @@ def private_run_dir(asked: str | None) -> Iterator[Path]:
     """A fresh folder is ours to remove; one that was asked for stays."""
     if asked is not None:
         folder = Path(asked).expanduser().absolute()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as bad:
+            raise ConfigError(f"--run-dir {folder}: {bad.strerror}") from bad
         check_endpoint(ipc_endpoint(folder))
         yield folder
         return
-    fresh = Path(tempfile.mkdtemp(prefix="ostraka-", dir=os.environ.get("XDG_RUNTIME_DIR")))
+    fresh = _make_run_dir()
     try:
+        check_endpoint(ipc_endpoint(fresh))
         yield fresh
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _make_run_dir() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="ostraka-", dir=os.environ.get("XDG_RUNTIME_DIR") or None))
+    except OSError:  # the variable survives its session, and sudo
+        return Path(tempfile.mkdtemp(prefix="ostraka-"))
 
 
 def build_supervisor(
@@ -139,8 +153,7 @@ def build_supervisor(
         pass_fds=(listener.fileno(),),
     )
     workers = [
-        _worker_child(number, cores if layout.is_pinned else (), config, folder, endpoint, cluster_id)
-        for number, cores in enumerate(layout.workers)
+        _worker_child(number, layout, config, folder, endpoint, cluster_id) for number in range(len(layout.workers))
     ]
     host, port = listener.getsockname()[:2]
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
@@ -149,8 +162,10 @@ def build_supervisor(
 
 
 def _worker_child(
-    number: int, cores: tuple[int, ...], config: ServeConfig, folder: ModelFolder, endpoint: str, cluster_id: str
+    number: int, layout: CoreLayout, config: ServeConfig, folder: ModelFolder, endpoint: str, cluster_id: str
 ) -> Child:
+    cores = layout.workers[number]
+
     def command(incarnation: int) -> list[str]:
         worker = WorkerConfig(
             gateway=endpoint,
@@ -158,7 +173,8 @@ def _worker_child(
             worker_id=f"w{number}",
             cluster_id=cluster_id,
             incarnation=incarnation,
-            cores=cores,
+            cores=cores if layout.is_pinned else (),
+            threads=len(cores),
             batch_tokens=config.batch_tokens,
             log_format=config.log_format,
             log_level=config.log_level,

@@ -47,7 +47,7 @@ def serve(config: WorkerConfig) -> int:
     service = Service(link, make_hello(config, folder), config.batch_tokens, config.credit_tokens)
     begun = time.monotonic()
     service.introduce()
-    service.load(lambda: load_engine(folder, threads=max(1, len(config.cores))))
+    service.load(lambda: load_engine(folder, threads=config.threads or max(1, len(config.cores))))
     signal.signal(signal.SIGTERM, lambda *_: _stop(service))
     signal.signal(signal.SIGINT, lambda *_: _stop(service))
     service.warm_up()

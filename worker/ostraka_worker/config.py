@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ostraka_shared.options import option, required
+from ostraka_shared.options import check_at_least, option, required
 
 DEFAULT_BATCH_TOKENS = 256
 """Tokens a second by budget, int8, one core, 32-token requests: none 960, 64 1164, 128 1303, 256 1398, 384 1319,
@@ -17,15 +17,15 @@ class WorkerConfig:
     cluster_id: str = option("local", "both sides must name the same cluster")
     incarnation: int = option(1, "how many times this worker has been started")
     cores: tuple[int, ...] = option((), "the cores to run on, as 0,1 (none: wherever the system puts it)")
+    threads: int | None = option(None, "threads of a model call; by default one for each of its cores")
     batch_tokens: int = option(DEFAULT_BATCH_TOKENS, "most tokens read together in one batch")
     log_format: str = option("auto", "how log lines look", choices=("auto", "json", "text"))
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
 
     def __post_init__(self) -> None:
-        if self.batch_tokens < 1:
-            raise ValueError(f"--batch-tokens must be at least 1, not {self.batch_tokens}")
-        if self.incarnation < 1:
-            raise ValueError(f"--incarnation must be at least 1, not {self.incarnation}")
+        check_at_least(1, self, "batch_tokens", "incarnation")
+        if self.threads is not None:
+            check_at_least(1, self, "threads")
 
     @property
     def credit_tokens(self) -> int:

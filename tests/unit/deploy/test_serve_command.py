@@ -1,0 +1,218 @@
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ostraka import serve_command
+from ostraka.cores import CoreLayout
+from ostraka.serve_command import ServeConfig, build_supervisor, listen, private_run_dir
+from ostraka_gateway.config import GatewayConfig
+from ostraka_shared.errors import ConfigError
+from ostraka_shared.options import add_options, build_parser, read_settings
+from ostraka_worker.config import WorkerConfig
+
+
+def parse(settings, flags):
+    parser = build_parser("test", "A test.")
+    add_options(parser, settings)
+    return read_settings(settings, parser.parse_args(flags))
+
+
+def children(config, fake_model, tmp_path, *, is_pinned=True, workers=((2,), (3,))):
+    """The settings each process is started with, read from its command line as it will."""
+    layout = CoreLayout(workers, (0,) * len(workers), (0, 1), is_pinned, "")
+    with listen(config.host, config.port) as listener:
+        supervisor = build_supervisor(config, fake_model, layout, listener, tmp_path)
+        gateway, *found = supervisor._children()
+        assert gateway.pass_fds == (listener.fileno(),)
+        assert gateway.command(1)[:2] == ["-m", "ostraka_gateway"]
+        assert {tuple(child.command(1)[:2]) for child in found} == {("-m", "ostraka_worker")}
+        return (
+            supervisor,
+            parse(GatewayConfig, gateway.command(1)[2:]),
+            [parse(WorkerConfig, child.command(4)[2:]) for child in found],
+        )
+
+
+def test_children_get_what_the_supervisor_was_told(fake_model, tmp_path):
+    config = ServeConfig(
+        port=0,
+        batch_tokens=128,
+        queue_tokens=5000,
+        deadline_ms=1234,
+        grace_s=3.0,
+        log_format="json",
+        log_level="debug",
+    )
+    _, gateway, workers = children(config, fake_model, tmp_path)
+    assert (gateway.queue_tokens, gateway.deadline_ms) == (5000, 1234)
+    assert gateway.grace_s <= 3.0
+    assert gateway.workers_at == f"ipc://{tmp_path}/workers.sock"
+    assert gateway.http == config.http
+    for each in (gateway, *workers):
+        assert (each.log_format, each.log_level, each.model) == ("json", "debug", str(fake_model.path))
+        assert each.cluster_id == gateway.cluster_id
+    for number, worker in enumerate(workers):
+        assert worker.worker_id == f"w{number}"
+        assert worker.gateway == gateway.workers_at
+        assert worker.batch_tokens == 128
+        assert worker.incarnation == 4
+        assert worker.cores == (2 + number,)
+
+
+def test_clusters_of_one_machine_do_not_mix(fake_model, tmp_path):
+    ids = {children(ServeConfig(port=0), fake_model, tmp_path)[1].cluster_id for _ in range(3)}
+    assert len(ids) == 3
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_a_worker_of_two_cores_has_two_threads_pinned_or_not(fake_model, tmp_path, is_pinned):
+    layout = {"workers": ((0, 1), (2, 3)), "is_pinned": is_pinned}
+    _, _, workers = children(ServeConfig(port=0), fake_model, tmp_path, **layout)
+    assert [worker.threads for worker in workers] == [2, 2]
+    assert [worker.cores for worker in workers] == ([(0, 1), (2, 3)] if is_pinned else [(), ()])
+
+
+@pytest.mark.parametrize(
+    ("host", "reached", "shown"),
+    [
+        ("127.0.0.1", "127.0.0.1", "127.0.0.1"),
+        ("0.0.0.0", "127.0.0.1", "0.0.0.0"),  # noqa: S104
+        ("localhost", "127.0.0.1", "127.0.0.1"),
+    ],
+)
+def test_where_it_listens_and_where_it_is_reached(fake_model, tmp_path, host, reached, shown):
+    supervisor, _, _ = children(ServeConfig(host=host, port=0), fake_model, tmp_path)
+    assert supervisor._address[0] == reached
+    assert supervisor._url == f"http://{shown}:{supervisor._address[1]}"
+    assert supervisor._address[1] > 0
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--port=-1",
+        "--port=65536",
+        "--batch-tokens=0",
+        "--queue-tokens=0",
+        "--deadline-ms=0",
+        "--grace-s=-1",
+        "--grace-s=nan",
+    ],
+)
+def test_settings_that_cannot_work_are_refused_before_anything_is_started(flag):
+    with pytest.raises(ConfigError, match=flag.partition("=")[0]):
+        parse(ServeConfig, [flag])
+
+
+def test_a_refusal_is_one_line_of_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "ostraka", "serve", "--batch-tokens=0"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "ostraka: --batch-tokens must be at least 1, not 0\n"
+
+
+def test_a_taken_port_is_named():
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{port}"), listen("127.0.0.1", port):
+            pass
+
+
+def test_an_address_that_is_not_ours_is_named():
+    with pytest.raises(ConfigError, match=r"192\.0\.2\.1"), listen("192.0.2.1", 0):
+        pass
+
+
+def test_a_client_can_connect_before_anyone_accepts():
+    """It then waits for a gateway that is being restarted, instead of being refused."""
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname(), timeout=5) as client:
+        assert client.getpeername() == listener.getsockname()
+
+
+def test_the_port_is_free_again_afterwards():
+    with listen("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+    with listen("127.0.0.1", port):
+        pass
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_fresh_run_dir_is_private_and_removed(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with private_run_dir(None) as folder:
+        assert folder.parent == tmp_path
+        assert mode(folder) == 0o700
+        (folder / "workers.sock").touch()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("value", ["", "/nonexistent/run/user/1000"])
+def test_a_runtime_dir_that_is_not_there_does_not_matter(monkeypatch, value):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", value)
+    with private_run_dir(None) as folder:
+        assert mode(folder) == 0o700
+        assert folder.parent != Path.cwd()
+
+
+def test_a_fresh_run_dir_with_too_long_a_path_is_refused_here_and_not_by_a_child(monkeypatch, tmp_path):
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    with pytest.raises(ConfigError, match="--run-dir"), private_run_dir(None):
+        pass
+    assert list(deep.iterdir()) == []
+
+
+def test_a_run_dir_that_was_asked_for_is_made_and_stays(tmp_path):
+    asked = tmp_path / "a" / "run"
+    for _ in range(2):
+        with private_run_dir(str(asked)) as folder:
+            assert folder == asked
+            assert mode(asked) == 0o700
+    assert asked.is_dir()
+
+
+def test_a_relative_run_dir_is_made_absolute_for_the_children(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with private_run_dir("run") as folder:
+        assert folder == tmp_path / "run"
+
+
+def test_an_open_run_dir_is_refused_not_closed(tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    with pytest.raises(ConfigError, match="0755"), private_run_dir(str(shared)):
+        pass
+    assert mode(shared) == 0o755
+
+
+@pytest.mark.parametrize("what", ["a file", "below a file"])
+def test_a_run_dir_that_cannot_be_made_is_named(tmp_path, what):
+    file = tmp_path / "file"
+    file.touch()
+    asked = file if what == "a file" else file / "run"
+    with pytest.raises(ConfigError, match=f"--run-dir {asked}"), private_run_dir(str(asked)):
+        pass
+
+
+def test_the_folder_of_a_model_may_begin_with_a_tilde(fake_model, monkeypatch):
+    monkeypatch.setenv("HOME", str(fake_model.path.parent))
+    assert serve_command.find_model(ServeConfig(model="~/model")).fingerprint == fake_model.fingerprint
+
+
+def test_no_option_of_serve_is_without_a_flag_or_a_variable(monkeypatch):
+    monkeypatch.setitem(os.environ, "OSTRAKA_DEADLINE_MS", "77")
+    assert parse(ServeConfig, []).deadline_ms == 77
