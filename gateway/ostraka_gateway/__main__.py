@@ -16,10 +16,13 @@ import uvicorn
 import uvloop
 
 from ostraka_gateway.app import create_app
+from ostraka_gateway.auth import load_keys
 from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.config import GatewayConfig
 from ostraka_gateway.decision import Gateway
+from ostraka_gateway.http_server import allow_open_files, protocol_for
 from ostraka_gateway.metrics import Metrics
+from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.served_model import ServedModel
 from ostraka_shared.addresses import check_endpoint
@@ -52,10 +55,12 @@ def main(argv: list[str] | None = None) -> int:
 
 async def serve(config: GatewayConfig) -> None:
     gateway = build_gateway(config)
+    allow_open_files(config.http.connections)
     gateway.cluster.start(config.workers_at)
     server = Server(
         uvicorn.Config(
             create_app(gateway, config.http.compat),
+            http=protocol_for(config.http.read_timeout_s, config.http.connections),
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -67,7 +72,9 @@ async def serve(config: GatewayConfig) -> None:
     loop = asyncio.get_running_loop()
     for stop in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(stop, _stop, gateway, server)
-    log.info("serving", model=gateway.model.name, fingerprint=gateway.model.folder.fingerprint[:12])
+    log.info(
+        "serving", model=gateway.model.name, fingerprint=gateway.model.folder.fingerprint[:12], keys=gateway.keys.names
+    )
     await server.serve(sockets=[socket.socket(fileno=config.listen_fd)])
     gateway.cluster.stop()
     gateway.tokenizer_pool.shutdown(cancel_futures=True)
@@ -84,6 +91,10 @@ def build_gateway(config: GatewayConfig) -> Gateway:
         tokenizer_pool=ThreadPoolExecutor(config.tokenizer_threads, thread_name_prefix="tokenizer"),
         deadline_ms=config.deadline_ms,
         started=datetime.now(UTC).date().isoformat(),
+        body_bytes=config.http.body_bytes,
+        read_timeout_s=config.http.read_timeout_s,
+        keys=load_keys(os.environ, config.http.api_keys_file),
+        rate_limit=RateLimit(config.http.rate_requests_per_min, config.http.rate_tokens_per_s),
     )
 
 

@@ -1,18 +1,20 @@
 """The HTTP edge: which path does what. Everything it needs comes in as a Gateway."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from ostraka_gateway import problems, status
+from ostraka_gateway.compression import Compression
 from ostraka_gateway.decision import JSON, Gateway, respond, to_response
 from ostraka_gateway.dialect import Dialect, Refusals, SystemOneDialect
+from ostraka_gateway.gate import Gate
 from ostraka_gateway.jevos import problems as jevos_problems
 from ostraka_gateway.jevos.dialect import JevosDialect
 from ostraka_gateway.metrics import CONTENT_TYPE
-from ostraka_gateway.middleware import Envelope
+from ostraka_gateway.middleware import SYSTEM_ONE_PATHS, Envelope
 from ostraka_gateway.openai_decisions.dialect import DecisionsDialect, EitherDialect
 from ostraka_gateway.openapi.document import describe
 
@@ -24,13 +26,11 @@ def create_app(gateway: Gateway, compat: str = "default") -> FastAPI:
 def _create_default_app(gateway: Gateway) -> FastAPI:
     # The routes take the raw request: FastAPI's own document would know nothing of what they take and give.
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Envelope, metrics=gateway.cluster.metrics)
+    _surround(app, gateway, (*SYSTEM_ONE_PATHS, "/v1/decisions"), problems)
     app.add_exception_handler(HTTPException, _unrouted(problems))
-    app.add_api_route(
-        "/v1/systemone",
-        _decisions(gateway, SystemOneDialect(gateway.model.name, gateway.model.limits)),
-        methods=["POST"],
-    )
+    dialect = SystemOneDialect(gateway.model.name, gateway.model.limits)
+    for path in SYSTEM_ONE_PATHS:
+        app.add_api_route(path, _decisions(gateway, dialect), methods=["POST"])
     app.add_api_route("/v1/decisions", _either(gateway), methods=["POST"])
     for path, page in status.PAGES.items():
         app.add_api_route(path, _page(gateway, page), methods=["GET"])
@@ -42,7 +42,7 @@ def _create_default_app(gateway: Gateway) -> FastAPI:
 def _create_jevos_app(gateway: Gateway) -> FastAPI:
     """The three paths jev has, and our own for probes and metrics; a path is either exact or unknown."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.add_middleware(Envelope, metrics=gateway.cluster.metrics, refuse=jevos_problems.from_error)
+    _surround(app, gateway, ("/v1/systemone",), jevos_problems)
     app.add_exception_handler(HTTPException, _unrouted(jevos_problems))
     dialect = JevosDialect(gateway.model.name, gateway.model.limits)
     app.add_api_route("/v1/systemone", _decisions(gateway, dialect), methods=["POST"])
@@ -50,6 +50,13 @@ def _create_jevos_app(gateway: Gateway) -> FastAPI:
         app.add_api_route(path, _page(gateway, page), methods=["GET", "HEAD"])
     app.add_api_route("/metrics", _metrics(gateway), methods=["GET"])
     return app
+
+
+def _surround(app: FastAPI, gateway: Gateway, decision_paths: Sequence[str], refusals: Refusals) -> None:
+    """The innermost first: a refusal of the gate is compressed, counted and given its request id too."""
+    app.add_middleware(Gate, keys=gateway.keys, decision_paths=decision_paths, refuse=refusals.from_error)
+    app.add_middleware(Compression)
+    app.add_middleware(Envelope, metrics=gateway.cluster.metrics, refuse=refusals.from_error)
 
 
 def _decisions(gateway: Gateway, dialect: Dialect) -> Callable[[Request], Awaitable[Response]]:

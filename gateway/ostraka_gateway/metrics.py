@@ -19,6 +19,9 @@ class Metrics:
         self.requests = Counter(
             "ostraka_requests", "HTTP requests answered", ["route", "status"], registry=self._registry
         )
+        self.key_requests = Counter(
+            "ostraka_key_requests", "The same by the API key's name", ["key", "status"], registry=self._registry
+        )
         self.seconds = Histogram(
             "ostraka_request_seconds",
             "Time of a decision by stage",

@@ -12,8 +12,10 @@ from ostraka_gateway.problems import Problem, from_error
 log = structlog.get_logger()
 
 REQUEST_ID_HEADER = "x-typesafe-request-id"
+SYSTEM_ONE_PATHS = ("/v1/systemone", "/systemone", "/api/v1/systemone", "/api/alpha/decisions")
+"""The hosted API's, and those of services that resell it."""
 ROUTES = frozenset(
-    {"/v1/systemone", "/v1/decisions", "/v1/models", "/health", "/livez", "/readyz", "/metrics", "/openapi.json"}
+    {*SYSTEM_ONE_PATHS, "/v1/decisions", "/v1/models", "/health", "/livez", "/readyz", "/metrics", "/openapi.json"}
 )
 """Metric labels; any other path is "other", so that a scanner cannot multiply the series."""
 
@@ -44,7 +46,7 @@ class Envelope:
         try:
             await self._app(scope, receive, send_marked)
         except Exception as bad:
-            log.exception("request_crashed", request=request_id)
+            log.exception("request_crashed", request=request_id, key=scope["state"].get("key"))
             if status:
                 raise  # half a response is out: only a closed connection tells the client
             problem = self._refuse(bad)
@@ -54,3 +56,5 @@ class Envelope:
         finally:
             route = scope["path"] if scope["path"] in ROUTES else "other"
             self._metrics.requests.labels(route, str(status)).inc()
+            if key := scope["state"].get("key"):
+                self._metrics.key_requests.labels(key, str(status)).inc()

@@ -16,6 +16,7 @@ from ostraka_shared.errors import (
     RequestError,
     RequestTooSlow,
     ServingError,
+    TooManyConnections,
     Unauthenticated,
     UnsupportedMediaType,
 )
@@ -76,6 +77,8 @@ def from_error(error: BaseException) -> Problem:
 def headers_for(error: OstrakaError) -> dict[str, str]:
     """What a refusal says beside its body, the same in every dialect."""
     match error:
+        case TooManyConnections():
+            return _retry_headers(error.retry_after_s) | {"connection": "close"}
         case ServingError():
             return _retry_headers(error.retry_after_s)
         case Unauthenticated():

@@ -1,0 +1,126 @@
+"""What uvicorn leaves open, closed: how long a request may take to arrive, how much may come before its body, how many
+connections there may be; and JSON for a client that does not speak HTTP."""
+
+import asyncio
+import resource
+from typing import Any, ClassVar
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from ostraka_gateway.problems import from_error
+from ostraka_shared.errors import ConfigError, HeadersTooLarge, OstrakaError, RequestTooSlow, Unreadable
+
+HEAD_BYTES_MAX = 64 * 1024
+"""Of request line and headers; most servers take 8 to 64 kB."""
+CROWDED_CONNECTIONS = 32
+"""Beyond the connections that are kept: as many are told so, and probes answered on them. Others are only closed."""
+
+OTHER_FILES = 32
+"""Sockets to workers, pipes, a model's files."""
+
+
+def allow_open_files(connections: int) -> None:
+    """Raises ConfigError where the system does not let this process have that many connections."""
+    wanted = connections + CROWDED_CONNECTIONS + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        if hard != resource.RLIM_INFINITY and hard < wanted:
+            raise ConfigError(f"--connections={connections} needs {wanted} open files; the limit here is {hard}")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def protocol_for(read_timeout_s: float, connections: int) -> type[HttpToolsProtocol]:
+    """A class, because uvicorn makes one object for each connection and passes settings of its own only."""
+    return type("Protocol", (BoundedProtocol,), {"read_timeout_s": read_timeout_s, "connections_max": connections})
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    read_timeout_s: ClassVar[float]
+    connections_max: ClassVar[int]
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._is_in_head = False
+        self._head_bytes = 0
+        self._arrival: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.connections_max + CROWDED_CONNECTIONS:
+            transport.abort()
+        elif len(self.connections) > self.connections_max:
+            self.app_state = self.app_state | {"is_crowded": True}
+        self._await_arrival()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        was_in_head = self._is_in_head
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if was_in_head and self._is_in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES_MAX:
+                self._refuse(HeadersTooLarge(f"a request's headers should have at most {HEAD_BYTES_MAX} bytes"))
+        elif self._arrival is None and not self._is_busy:
+            self._await_arrival()  # uvicorn's own timer stopped at the first byte, be it of nothing
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_in_head, self._head_bytes = True, 0
+        self._await_arrival()
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._stop_waiting()
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  uvicorn's, in plain text
+        self._refuse(Unreadable("this is not HTTP/1.1 as this server reads it"))
+
+    @property
+    def _is_busy(self) -> bool:
+        """With a request that is not answered yet."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _await_arrival(self) -> None:
+        self._stop_waiting()
+        self._arrival = self.loop.call_later(self.read_timeout_s, self._on_late)
+
+    def _stop_waiting(self) -> None:
+        if self._arrival is not None:
+            self._arrival.cancel()
+            self._arrival = None
+
+    def _on_late(self) -> None:
+        self._arrival = None
+        if self.transport.is_closing():
+            return
+        if self._is_busy:  # `read_body` keeps the time, and tells it in the dialect's form
+            self._await_arrival()
+        elif self._is_in_head:
+            self._refuse(RequestTooSlow(f"a request should arrive within {self.read_timeout_s:g} s"))
+        else:  # nothing was sent, or what was answered already goes on arriving for nobody
+            self.transport.close()
+
+    def _refuse(self, error: OstrakaError) -> None:
+        """Without the application, which knows of no request; and then the connection is closed."""
+        problem = from_error(error)
+        headers = problem.headers | {"content-length": str(len(problem.body)), "connection": "close"}
+        listed = [f"{name}: {value}\r\n" for name, value in headers.items()]
+        self.transport.write(STATUS_LINE[problem.status] + "".join([*listed, "\r\n"]).encode() + problem.body)
+        self.transport.close()
