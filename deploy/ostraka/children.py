@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -28,12 +28,13 @@ CHILD_ENVIRONMENT = {
 
 @dataclass(slots=True, eq=False)
 class Child:
-    """`command(incarnation)` is its argument list after the interpreter."""
+    """`command(incarnation)` is its argument list after the interpreter. `withheld`: variables it does not inherit."""
 
     name: str
     command: Callable[[int], Sequence[str]]
     policy: RestartPolicy
     pass_fds: tuple[int, ...] = ()
+    withheld: Collection[str] = ()
     incarnation: int = 0
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     started: float = 0.0
@@ -52,7 +53,7 @@ class Child:
             [sys.executable, *self.command(self.incarnation)],
             stdin=subprocess.DEVNULL,
             pass_fds=self.pass_fds,
-            env=os.environ | CHILD_ENVIRONMENT,
+            env={name: value for name, value in os.environ.items() if name not in self.withheld} | CHILD_ENVIRONMENT,
             process_group=0,  # Ctrl-C is for the supervisor, which drains in order
             preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509  this process has one thread
         )

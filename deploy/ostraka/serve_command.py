@@ -19,8 +19,10 @@ from ostraka.cores import CoreLayout, plan_cores, read_machine
 from ostraka.embedded_model import embedded_model
 from ostraka.restarts import RestartPolicy
 from ostraka.supervisor import Supervisor
+from ostraka_gateway import auth
 from ostraka_gateway.config import DEFAULT_DEADLINE_MS, DEFAULT_QUEUE_TOKENS, GatewayConfig
 from ostraka_gateway.http_config import HttpConfig
+from ostraka_gateway.open_files import allow_open_files
 from ostraka_shared.addresses import check_endpoint, ipc_endpoint
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.logs import configure_logs
@@ -32,6 +34,7 @@ from ostraka_worker.config import DEFAULT_BATCH_TOKENS, WorkerConfig
 log = structlog.get_logger()
 
 BACKLOG = 2048
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,10 @@ def run(values: argparse.Namespace) -> int:
     configure_logs("supervisor", values.log_format, values.log_level)
     config = read_settings(ServeConfig, values)
     layout = plan_cores(read_machine(), workers=config.workers, cores_per_worker=config.cores_per_worker)
+    keys = auth.load_keys(os.environ, config.http.api_keys_file)
+    if not keys.names and config.host not in LOOPBACK:
+        log.warning("no_api_keys", host=config.host, hint="whoever reaches this address may use it")
+    allow_open_files(config.http.connections)
     with listen(config.host, config.port):
         pass  # a taken port is said before minutes of building, not after
     folder = find_model(config)
@@ -181,4 +188,4 @@ def _worker_child(
         )
         return ["-m", "ostraka_worker", *to_flags(worker)]
 
-    return Child(f"w{number}", command, RestartPolicy(random.random))
+    return Child(f"w{number}", command, RestartPolicy(random.random), withheld=auth.VARIABLES)

@@ -20,7 +20,7 @@ from ostraka_gateway.auth import load_keys
 from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.config import GatewayConfig
 from ostraka_gateway.decision import Gateway
-from ostraka_gateway.http_server import allow_open_files, protocol_for
+from ostraka_gateway.http_server import protocol_for
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.roster import Roster
@@ -55,7 +55,6 @@ def main(argv: list[str] | None = None) -> int:
 
 async def serve(config: GatewayConfig) -> None:
     gateway = build_gateway(config)
-    allow_open_files(config.http.connections)
     gateway.cluster.start(config.workers_at)
     server = Server(
         uvicorn.Config(

@@ -13,6 +13,7 @@ from ostraka_shared.errors import ConfigError, Unauthenticated
 
 ONE_KEY_VARIABLE = "JEV_API_KEY"
 KEYS_VARIABLE = "OSTRAKA_API_KEYS"
+VARIABLES = (ONE_KEY_VARIABLE, KEYS_VARIABLE)
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _KEY = re.compile(r"[!-~]+")  # what an HTTP header can carry without quoting
 _BEARER = re.compile(r"bearer +(.*)", re.IGNORECASE)

@@ -2,33 +2,18 @@
 connections there may be; and JSON for a client that does not speak HTTP."""
 
 import asyncio
-import resource
 from typing import Any, ClassVar
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from ostraka_gateway.open_files import CROWDED_CONNECTIONS
 from ostraka_gateway.problems import from_error
-from ostraka_shared.errors import ConfigError, HeadersTooLarge, OstrakaError, RequestTooSlow, Unreadable
+from ostraka_shared.errors import HeadersTooLarge, OstrakaError, RequestTooSlow, Unreadable
 
 HEAD_BYTES_MAX = 64 * 1024
 """Of request line and headers; most servers take 8 to 64 kB."""
-CROWDED_CONNECTIONS = 32
-"""Beyond the connections that are kept: as many are told so, and probes answered on them. Others are only closed."""
-
-OTHER_FILES = 32
-"""Sockets to workers, pipes, a model's files."""
-
-
-def allow_open_files(connections: int) -> None:
-    """Raises ConfigError where the system does not let this process have that many connections."""
-    wanted = connections + CROWDED_CONNECTIONS + OTHER_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        if hard != resource.RLIM_INFINITY and hard < wanted:
-            raise ConfigError(f"--connections={connections} needs {wanted} open files; the limit here is {hard}")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def protocol_for(read_timeout_s: float, connections: int) -> type[HttpToolsProtocol]:
