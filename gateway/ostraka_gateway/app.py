@@ -1,7 +1,7 @@
 """The HTTP edge: which path does what. Everything it needs comes in as a Gateway."""
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
@@ -10,7 +10,7 @@ from ostraka_gateway import problems, status
 from ostraka_gateway.compression import Compression
 from ostraka_gateway.decision import JSON, Gateway, respond, to_response
 from ostraka_gateway.dialect import Dialect, Refusals, SystemOneDialect
-from ostraka_gateway.gate import Gate
+from ostraka_gateway.gate import Gate, all_but, only
 from ostraka_gateway.jevos import problems as jevos_problems
 from ostraka_gateway.jevos.dialect import JevosDialect
 from ostraka_gateway.metrics import CONTENT_TYPE
@@ -26,7 +26,7 @@ def create_app(gateway: Gateway, compat: str = "default") -> FastAPI:
 def _create_default_app(gateway: Gateway) -> FastAPI:
     # The routes take the raw request: FastAPI's own document would know nothing of what they take and give.
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    _surround(app, gateway, (*SYSTEM_ONE_PATHS, "/v1/decisions"), problems)
+    _surround(app, gateway, all_but({*SYSTEM_ONE_PATHS, "/v1/decisions"}), problems)
     app.add_exception_handler(HTTPException, _unrouted(problems))
     dialect = SystemOneDialect(gateway.model.name, gateway.model.limits)
     for path in SYSTEM_ONE_PATHS:
@@ -42,7 +42,7 @@ def _create_default_app(gateway: Gateway) -> FastAPI:
 def _create_jevos_app(gateway: Gateway) -> FastAPI:
     """The three paths jev has, and our own for probes and metrics; a path is either exact or unknown."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    _surround(app, gateway, ("/v1/systemone",), jevos_problems)
+    _surround(app, gateway, only("/v1/models", "/metrics"), jevos_problems)
     app.add_exception_handler(HTTPException, _unrouted(jevos_problems))
     dialect = JevosDialect(gateway.model.name, gateway.model.limits)
     app.add_api_route("/v1/systemone", _decisions(gateway, dialect), methods=["POST"])
@@ -52,9 +52,9 @@ def _create_jevos_app(gateway: Gateway) -> FastAPI:
     return app
 
 
-def _surround(app: FastAPI, gateway: Gateway, decision_paths: Sequence[str], refusals: Refusals) -> None:
+def _surround(app: FastAPI, gateway: Gateway, needs_key: Callable[[str, str], bool], refusals: Refusals) -> None:
     """The innermost first: a refusal of the gate is compressed, counted and given its request id too."""
-    app.add_middleware(Gate, keys=gateway.keys, decision_paths=decision_paths, refuse=refusals.from_error)
+    app.add_middleware(Gate, keys=gateway.keys, needs_key=needs_key, refuse=refusals.from_error)
     app.add_middleware(Compression)
     app.add_middleware(Envelope, metrics=gateway.cluster.metrics, refuse=refusals.from_error)
 

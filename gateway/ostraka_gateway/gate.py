@@ -1,4 +1,4 @@
-"""Before any path is looked at: a key for all but the probes, and no room for more connections than are kept."""
+"""Before any route is looked for: a key for all but the probes, and no room for more connections than are kept."""
 
 from collections.abc import Callable, Collection
 
@@ -16,15 +16,15 @@ CROWDED_RETRY_S = 1.0
 
 
 class Gate:
-    """Deny by default: a path that is not there wants a key too. Decisions check theirs themselves, in their dialect's
-    form and order. `refuse` gives every other refusal its form."""
+    """`needs_key` says of a method and a path whether the key is checked here. Decisions check theirs themselves, in
+    their dialect's form and order. `refuse` gives every other refusal its form."""
 
     def __init__(
-        self, app: ASGIApp, keys: Keys, decision_paths: Collection[str], refuse: Callable[[Exception], Problem]
+        self, app: ASGIApp, keys: Keys, needs_key: Callable[[str, str], bool], refuse: Callable[[Exception], Problem]
     ) -> None:
         self._app = app
         self._keys = keys
-        self._decision_paths = frozenset(decision_paths)
+        self._needs_key = needs_key
         self._refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,5 +40,15 @@ class Gate:
         state = scope["state"]
         if state.get("is_crowded"):
             raise TooManyConnections("too many connections are open: use few, and keep them", CROWDED_RETRY_S)
-        if not (scope["method"] == "POST" and scope["path"] in self._decision_paths):
+        if self._needs_key(scope["method"], scope["path"]):
             state["key"] = self._keys.check(Headers(scope=scope).get("authorization"))
+
+
+def all_but(decision_paths: Collection[str]) -> Callable[[str, str], bool]:
+    """Deny by default: a path that is not there wants a key too."""
+    return lambda method, path: not (method == "POST" and path in decision_paths)
+
+
+def only(*paths: str) -> Callable[[str, str], bool]:
+    """As jev has it: what is not there, or not so, is said to everybody."""
+    return lambda method, path: method in ("GET", "HEAD") and path in paths

@@ -58,6 +58,12 @@ class RenderedRequest:
         bodies = sum(len(q.body) * len(q.endings) + sum(map(len, q.endings)) for q in self.questions)
         return len(self.opening) * self.prompt_count + bodies
 
+    def first(self) -> "RenderedRequest":
+        """Its first prompt alone."""
+        question = next(question for question in self.questions if question.endings)
+        alone = QuestionPrompts(question.question_id, question.body, question.endings[:1])
+        return RenderedRequest(self.opening, (alone,))
+
     def prompts(self) -> Iterator[tuple[str, str]]:
         """(question id, whole prompt), question by question."""
         for question in self.questions:

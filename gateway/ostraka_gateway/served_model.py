@@ -28,6 +28,8 @@ class ServedModel:
             raise _too_much(f"{request.prompt_count} prompts", self.limits.request_prompts)
         rendered = render(request, spec.contract)
         if rendered.chars > self.limits.request_chars:
+            # Where already the first is too long, that is what helps; and jev says so.
+            tokenize(self._tokenizer, rendered.first(), spec.context_tokens)
             asked = f"{rendered.prompt_count} prompts of {rendered.chars} characters together"
             raise _too_much(asked, self.limits.request_chars)
         return tokenize(self._tokenizer, rendered, spec.context_tokens)

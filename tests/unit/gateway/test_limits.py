@@ -12,7 +12,7 @@ from ostraka_gateway.limits import DEFAULT_LIMITS, REQUEST_CHARS_MAX, Limits
 from ostraka_gateway.openai_decisions.dialect import DecisionsDialect
 from ostraka_gateway.served_model import ServedModel
 from ostraka_shared.codec import MAX_ITEMS
-from ostraka_shared.errors import InvalidRequest, UnsupportedMediaType
+from ostraka_shared.errors import InvalidRequest, PromptTooLong, UnsupportedMediaType
 from tests.fake_model import make_fake_model
 
 NOUL = {"type": "noul", "instructions": "Is it?"}
@@ -102,6 +102,12 @@ def test_their_characters_are_counted_before_they_are_made(folder):
 def test_a_limit_is_at_least_one(name):
     with pytest.raises(ValueError, match=f"--{name.replace('_', '-')} must be at least 1, not 0"):
         Limits(**{name: 0})
+
+
+def test_a_prompt_too_long_is_told_before_all_prompts_together(folder):
+    encoded = body(state="x" * 9000, questions={"s": {"type": "score", "criteria": ["l"]}, "q": NOUL, "r": NOUL})
+    with pytest.raises(PromptTooLong, match="'q'"):
+        tokenize(folder, replace(LARGE, request_chars=100), encoded)
 
 
 @pytest.mark.parametrize(("name", "most"), [("request_prompts", MAX_ITEMS), ("request_chars", REQUEST_CHARS_MAX)])
