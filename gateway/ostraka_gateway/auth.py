@@ -17,6 +17,7 @@ VARIABLES = (ONE_KEY_VARIABLE, KEYS_VARIABLE)
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _KEY = re.compile(r"[!-~]+")  # what an HTTP header can carry without quoting
 _BEARER = re.compile(r"bearer +(.*)", re.IGNORECASE)
+_EXACT_BEARER = re.compile(r"Bearer ([!-~]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Keys:
     """(name, SHA-256 of the key), in the order given. A name may have several keys, so that one can be replaced."""
 
     digests: tuple[tuple[str, bytes], ...] = ()
+    # As jev compares the header: `Bearer`, one space, the key.
+    is_exact: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -36,7 +39,7 @@ class Keys:
         """
         if not self.digests:
             return None
-        given = _BEARER.fullmatch(authorization or "")
+        given = (_EXACT_BEARER if self.is_exact else _BEARER).fullmatch(authorization or "")
         digest = _digest(given[1].rstrip(" ") if given else "")
         found = None
         for name, known in self.digests:
@@ -57,12 +60,12 @@ def load_keys(environment: Mapping[str, str], file: str | None) -> Keys:
         for number, entry in enumerate(several.split(","), 1):
             keys.add(entry.strip(), f"entry {number} of {KEYS_VARIABLE}")
     if file is not None:
-        path = Path(file).expanduser()
+        path, before = Path(file).expanduser(), len(keys.found)
         for number, line in enumerate(_read_private(path).splitlines(), 1):
             if line.strip() and not line.strip().startswith("#"):
                 keys.add(line.strip(), f"line {number} of {path}")
-        if not keys.found:
-            raise ConfigError(f"{path} holds no key: a server without keys is open to all; write one or leave it out")
+        if len(keys.found) == before:
+            raise ConfigError(f"{path} holds no key: write one into it, or leave the file out")
     return Keys(tuple(keys.found))
 
 
