@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -92,7 +93,7 @@ def build_gateway(config: GatewayConfig) -> Gateway:
         started=datetime.now(UTC).date().isoformat(),
         body_bytes=config.http.body_bytes,
         read_timeout_s=config.http.read_timeout_s,
-        keys=load_keys(os.environ, config.http.api_keys_file),
+        keys=replace(load_keys(os.environ, config.http.api_keys_file), is_exact=config.http.compat == "jevos"),
         rate_limit=RateLimit(config.http.rate_requests_per_min, config.http.rate_tokens_per_s),
     )
 
