@@ -31,11 +31,11 @@ class Allowance:
     items_left: int = ITEMS_MAX
 
 
-def _check(value: Any, info: ValidationInfo[Allowance]) -> Any:
+def _check(value: Any, info: ValidationInfo) -> Any:
     if isinstance(value, str):
         return value
     allowance = info.context
-    assert allowance  # noqa: S101  for mypy: `parse_request` always gives it
+    assert isinstance(allowance, Allowance)  # noqa: S101  for mypy: `parse_request` always gives it
     found = [_item("recursion_loop", (_name(value), *path), deep) for path, deep in _too_deep(value, allowance)]
     if isinstance(value, dict | list) and not found:
         return value
