@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -161,3 +162,15 @@ def test_images_and_boxes_are_refused_in_words(fields, loc, msg):
         dialect.validate(body(**fields))
     (item,) = json.loads(dialect.refuse(caught.value).body)["detail"]
     assert (item["loc"], item["msg"]) == (loc, msg)
+
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "limits.md"
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [each for settings in (Limits, HttpConfig) for each in fields(settings) if type(each.default) in (int, float)],
+)
+def test_the_document_has_every_limit_and_its_default(limit):
+    default = f"{int(limit.default):,}" if limit.default else "0 (none)"
+    assert f"| `--{limit.name.replace('_', '-')}` | {default} |" in DOCUMENT.read_text(encoding="utf-8")
