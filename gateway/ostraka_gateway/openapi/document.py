@@ -8,6 +8,7 @@ from pydantic.json_schema import models_json_schema
 from ostraka_gateway.decision import DEADLINE_MS_MAX
 from ostraka_gateway.dialect import ALIAS_PREFIXES
 from ostraka_gateway.limits import Limits
+from ostraka_gateway.middleware import SYSTEM_ONE_PATHS
 from ostraka_gateway.openai_decisions.schemas import DecisionsRequest
 from ostraka_gateway.openapi import examples, shapes
 from ostraka_gateway.openapi.responses import HEADERS, ONE_OF_BOTH, RESPONSES, answered, content
@@ -17,8 +18,13 @@ Json = dict[str, Any]
 
 VERSION = "0.1.0"
 REF = "#/components/schemas/{model}"
+DESCRIPTION = (
+    "Where keys are set, all but the probes want one. Bodies may be encoded with zstd, gzip or deflate. What is not "
+    "HTTP, has more than 64 kB of headers or does not arrive in time gets a 400, 431 or 408 and a closed connection: "
+    "in the usual form, but without a request id, because there was no request yet."
+)
 DECISION_STATUSES = ("400", "401", "408", "413", "415", "422", "429", "500", "503", "504", "529")
-PAGE_STATUSES = ("401",)
+PAGE_STATUSES = ("401", "503")
 SHAPES = (
     shapes.SystemOneResponse,
     shapes.DecisionsResponse,
@@ -40,20 +46,13 @@ def describe(model_name: str, limits: Limits) -> Json:
             "title": "Ostraka",
             "version": VERSION,
             "summary": "Typed questions about a text, answered with probabilities",
+            "description": DESCRIPTION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
         "tags": [{"name": "decisions"}, {"name": "server"}],
         "security": [{}, {"key": []}],
-        "paths": {
-            "/v1/systemone": {"post": _system_one()},
-            "/v1/decisions": {"post": _decisions()},
-            "/v1/models": {"get": _page("listModels", "The models served", "ModelList", statuses=PAGE_STATUSES)},
-            "/health": {"get": _page("health", "The server, its model, its workers", "Health", is_open=True)},
-            "/livez": {"get": _page("livez", "Whether the process answers", "Alive", is_open=True)},
-            "/readyz": {"get": _readyz()},
-            "/metrics": {"get": _metrics()},
-        },
+        "paths": _paths(),
         "components": {
             "schemas": _schemas(model_name, limits),
             "responses": RESPONSES,
@@ -66,12 +65,27 @@ def describe(model_name: str, limits: Limits) -> Json:
     }
 
 
-def _system_one() -> Json:
+def _paths() -> Json:
+    first, *others = SYSTEM_ONE_PATHS
+    return {
+        first: {"post": _system_one("systemone", "Answer questions about a state")},
+        "/v1/decisions": {"post": _decisions()},
+        **{path: {"post": _system_one(path[1:].replace("/", "_"), f"The same as {first}")} for path in others},
+        "/v1/models": {"get": _page("models", "The models served", "ModelList")},
+        "/health": {"get": _probe("health", "The server, its model, its workers", "Health")},
+        "/livez": {"get": _probe("livez", "Whether the process answers", "Alive")},
+        "/readyz": {"get": _readyz()},
+        "/metrics": {"get": _metrics()},
+        "/openapi.json": {"get": _page("openapi", "This document", None)},
+    }
+
+
+def _system_one(operation_id: str, summary: str) -> Json:
     body = content("SystemOneRequest", examples.SYSTEM_ONE_REQUESTS)
     answer = content("SystemOneResponse", examples.SYSTEM_ONE_RESPONSES)
     return {
-        "operationId": "systemone",
-        "summary": "Answer questions about a state",
+        "operationId": operation_id,
+        "summary": summary,
         "tags": ["decisions"],
         "parameters": [{"$ref": "#/components/parameters/Deadline"}],
         "requestBody": {"required": True, "content": {"application/json": body}},
@@ -98,25 +112,34 @@ def _decisions() -> Json:
     }
 
 
-def _page(name: str, summary: str, schema: str, *, statuses: tuple[str, ...] = (), is_open: bool = False) -> Json:
-    described: Json = {"operationId": name, "summary": summary, "tags": ["server"]}
-    if is_open:
-        described["security"] = [{}]
-    described["responses"] = {"200": answered(content(schema), is_timed=False), **_refused(*statuses)}
-    return described
+def _page(operation_id: str, summary: str, schema: str | None, *statuses: str) -> Json:
+    body = content(schema) if schema else {"schema": {"type": "object"}}
+    return {
+        "operationId": operation_id,
+        "summary": summary,
+        "tags": ["server"],
+        "responses": {"200": answered(body, is_timed=False), **_refused(*(statuses or PAGE_STATUSES))},
+    }
+
+
+def _probe(operation_id: str, summary: str, schema: str) -> Json:
+    """Never refused: no key is asked for, no connection is too many."""
+    page = _page(operation_id, summary, schema)
+    return page | {"security": [{}], "responses": {"200": page["responses"]["200"]}}
 
 
 def _readyz() -> Json:
-    page = _page("readyz", "Whether requests should be sent here", "Readiness", is_open=True)
-    unready = {"503": answered(content("Readiness"), "Starting, draining, or without a worker", is_timed=False)}
-    return page | {"responses": page["responses"] | unready}
+    probe = _probe("readyz", "Whether requests should be sent here", "Readiness")
+    unready = answered(content("Readiness"), "Starting, draining, or without a worker", is_timed=False)
+    return probe | {"responses": probe["responses"] | {"503": unready}}
 
 
 def _metrics() -> Json:
-    page = _page("metrics", "What Prometheus reads", "Readiness", is_open=True)
+    page = _page("metrics", "What Prometheus reads", None)
     text = answered({}, "Prometheus's text format", is_timed=False)
-    text["content"] = {"text/plain": {"schema": {"type": "string"}}}
-    return page | {"responses": {"200": text}}
+    return page | {
+        "responses": page["responses"] | {"200": text | {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+    }
 
 
 def _refused(*names: str) -> Json:

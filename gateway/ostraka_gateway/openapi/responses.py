@@ -23,6 +23,7 @@ HEADERS: Json = {
         "description": "When a retry is likely to succeed, in milliseconds",
         "schema": {"type": "integer", "minimum": 0},
     },
+    "Authenticate": {"description": "The scheme", "schema": {"const": "Bearer"}, "required": True},
     "RetryAfter": {"description": "The same in whole seconds", "schema": {"type": "integer", "minimum": 0}},
 }
 SAID = {
@@ -63,6 +64,8 @@ def _refusal(status: str, *schemas: str) -> Json:
     if status in RETRYABLE:
         response["headers"]["retry-after-ms"] = {"$ref": "#/components/headers/RetryAfterMs"}
         response["headers"]["retry-after"] = {"$ref": "#/components/headers/RetryAfter"}
+    if status == "401":
+        response["headers"]["www-authenticate"] = {"$ref": "#/components/headers/Authenticate"}
     return response
 
 
@@ -70,8 +73,8 @@ def _plain(status: str) -> str:
     return "InvalidProblem" if status == str(INVALID_STATUS) else "Problem"
 
 
-ONE_OF_BOTH = {status: f"{status}-either" for status in SAID if status not in {"401", "422"}}
-"""Where a list of questions was refused, in OpenAI's form; where none was read, or an object, in System One's."""
+ONE_OF_BOTH = {status: f"{status}-either" for status in ("400", "404", "429", "500", "503", "504", "529")}
+"""Once a list of questions was read they are refused in OpenAI's form; before, and with an object, in System One's."""
 RESPONSES: Json = {
     **{status: _refusal(status, _plain(status)) for status in SAID if status != "404"},
     **{name: _refusal(status, _plain(status), "DecisionsProblem") for status, name in ONE_OF_BOTH.items()},
