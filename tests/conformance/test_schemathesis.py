@@ -28,7 +28,8 @@ def run_schemathesis(document: str, folder: Path, *options: str) -> subprocess.C
 
 @pytest.mark.timeout(300)  # 20 s where nothing else runs
 def test_the_server_does_what_the_document_says(served: Cluster, tmp_path: Path) -> None:
-    run = run_schemathesis(f"{served.url}/openapi.json", tmp_path, "--max-examples=60")
+    options = ("--max-examples=60", "--exclude-path-regex=^/(systemone|api/)")  # but for paths that are others' aliases
+    run = run_schemathesis(f"{served.url}/openapi.json", tmp_path, *options)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "Fuzzing" in run.stdout
 

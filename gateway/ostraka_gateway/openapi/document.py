@@ -70,7 +70,7 @@ def _paths() -> Json:
     return {
         first: {"post": _system_one("systemone", "Answer questions about a state")},
         "/v1/decisions": {"post": _decisions()},
-        **{path: {"post": _system_one(path[1:].replace("/", "_"), f"The same as {first}")} for path in others},
+        **{path: {"post": _system_one("at" + path.replace("/", "_"), f"The same as {first}")} for path in others},
         "/v1/models": {"get": _page("models", "The models served", "ModelList")},
         "/health": {"get": _probe("health", "The server, its model, its workers", "Health")},
         "/livez": {"get": _probe("livez", "Whether the process answers", "Alive")},
