@@ -359,6 +359,22 @@ def test_the_official_sdk_knows_what_a_wrong_key_is(guarded: Cluster) -> None:
         assert client.models.list().models
 
 
+def test_a_large_body_is_understood_beside_the_others(guarded: Cluster) -> None:
+    """In a thread, where it is answered and refused as a small one."""
+    answers = []
+    for request in (REQUEST, {}):
+        small = json.dumps(request).encode()
+        large = small + b" " * 400_000
+        answers.append(
+            [
+                httpx.post(f"{guarded.url}/v1/systemone", content=body, headers=bearer("s3cret-ci"))
+                for body in (small, large)
+            ]
+        )
+    assert [[answer.status_code for answer in pair] for pair in answers] == [[200, 200], [422, 422]]
+    assert all(small.content == large.content for small, large in answers)
+
+
 def test_a_wrong_key_is_told_before_the_body_is_read(guarded: Cluster) -> None:
     with connected(guarded, HEAD % 10**9 + b"\r\n") as client:
         assert client.recv(65536).startswith(b"HTTP/1.1 401")
