@@ -73,6 +73,7 @@ class ClusterCollector(Collector):
         yield GaugeMetricFamily("ostraka_queued_requests", "Requests waiting in this gateway", requests)
         yield GaugeMetricFamily("ostraka_queued_tokens", "Their tokens", tokens)
         in_flight = GaugeMetricFamily("ostraka_in_flight_tokens", "Tokens a worker holds", labels=["worker"])
+        queued = GaugeMetricFamily("ostraka_worker_queued_tokens", "Of these, waiting in the worker", labels=["worker"])
         states = GaugeMetricFamily("ostraka_worker_state", "1 for a worker's state", labels=["worker", "state"])
         rates = GaugeMetricFamily("ostraka_worker_tokens_per_second", "Measured, smoothed", labels=["worker"])
         rss = GaugeMetricFamily("ostraka_worker_rss_bytes", "Resident memory", labels=["worker"])
@@ -85,8 +86,9 @@ class ClusterCollector(Collector):
             for state in WorkerState:
                 states.add_metric([name, state.value], int(worker.state is state))
             if worker.beat:
+                queued.add_metric([name], worker.beat.queued_tokens)
                 rss.add_metric([name], worker.beat.rss_bytes)
                 batches.add_metric([name], worker.beat.batches_done)
         for name, count in self._roster.restarts.items():
             restarts.add_metric([name], count)
-        yield from (in_flight, states, rates, rss, batches, restarts)
+        yield from (in_flight, queued, states, rates, rss, batches, restarts)
