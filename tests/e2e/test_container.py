@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +56,13 @@ class Stack:
     """A running server, asked from the host."""
 
     port: int
+    key: str = "any-word"
 
     def call(self, method: str, path: str, content: Any = None) -> tuple[int, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
-            headers = {"content-type": "application/json", "x-deadline-ms": "60000"}
+            headers = {"authorization": f"Bearer {self.key}", "x-deadline-ms": "60000"}
+            headers |= {"content-type": "application/json"}
             connection.request(method, path, content and json.dumps(content), headers)
             response = connection.getresponse()
             return response.status, json.loads(response.read())
@@ -79,7 +81,11 @@ class Stack:
 
 
 def start(**settings: str) -> Stack:
-    compose("up", "--detach", "--wait", "--wait-timeout", "180", **settings)
+    try:
+        compose("up", "--detach", "--wait", "--wait-timeout", "180", **settings)
+    except AssertionError as bad:
+        bad.add_note(compose("logs", "--tail", "30"))
+        raise
     return find()
 
 
@@ -200,6 +206,12 @@ def test_no_request_is_lost_when_a_worker_is_killed(stack: Stack) -> None:
         return successor["pid"] != victim["pid"] and successor["state"] == "ready"
 
     wait_until(is_replaced)
+
+
+def test_the_key_in_the_environment_is_asked_for(image: str) -> None:
+    stack = start(JEV_API_KEY="open-sesame")
+    assert stack.ask()[0] == 401
+    assert replace(stack, key="open-sesame").ask()[0] == 200
 
 
 def test_serves_again_after_a_restart(stack: Stack) -> None:
