@@ -44,7 +44,7 @@ def compose(*args: str, **settings: str) -> str:
     return docker("compose", "--project-name", IMAGE, "--file", str(COMPOSE_FILE), *args, **settings)
 
 
-def wait_until(is_so: Callable[[], bool], within_s: float = 60) -> None:
+def wait_until(is_so: Callable[[], bool], within_s: float = 120) -> None:
     end = time.monotonic() + within_s
     while not is_so():
         assert time.monotonic() < end, f"not so within {within_s} s"
