@@ -25,7 +25,7 @@ def create_app(gateway: Gateway, compat: str = "default") -> FastAPI:
 
 def _create_default_app(gateway: Gateway) -> FastAPI:
     # The routes take the raw request: FastAPI's own document would know nothing of what they take and give.
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     _surround(app, gateway, all_but({*SYSTEM_ONE_PATHS, "/v1/decisions"}), problems)
     app.add_exception_handler(HTTPException, _unrouted(problems))
     dialect = SystemOneDialect(gateway.model.name, gateway.model.limits)
