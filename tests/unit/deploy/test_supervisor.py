@@ -451,16 +451,12 @@ signal.pause()
 def test_a_child_dies_with_its_parent_and_begins_clean():
     """Killed with -9, a parent can tell nobody: the kernel has to."""
     with subprocess.Popen([sys.executable, "-c", ORPHAN], stdout=subprocess.PIPE) as parent:
-        said = json.loads(parent.stdout.readline())
-        child = psutil.Process(said["pid"])
-        assert child.ppid() == parent.pid
-        assert said == {
-            "pid": child.pid,
-            "group": child.pid,
-            "blocked": 0,
-            "stdin": "",
-            "threads": "1",
-            "telemetry": "1",
-        }
-        parent.kill()
-        wait_until(lambda: is_dead(child))
+        try:
+            said = json.loads(parent.stdout.readline())
+            child = psutil.Process(said["pid"])
+            assert child.ppid() == parent.pid
+        finally:
+            parent.kill()
+    wait_until(lambda: is_dead(child))
+    clean = {"group": child.pid, "blocked": 0, "stdin": "", "threads": "1", "telemetry": "1"}
+    assert said == {"pid": child.pid, **clean}
