@@ -63,6 +63,7 @@ async def serve(config: GatewayConfig) -> None:
             http=protocol_for(config.http.read_timeout_s, config.http.connections),
             lifespan="off",
             log_config=None,
+            log_level="warning",  # its start and stop are told in our own words
             access_log=False,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
