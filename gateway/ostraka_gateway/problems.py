@@ -18,6 +18,7 @@ from ostraka_shared.errors import (
     ServingError,
     TooManyConnections,
     Unauthenticated,
+    UnknownModel,
     UnsupportedMediaType,
 )
 
@@ -34,6 +35,7 @@ STATUS = {
     "poisoned_request": (500, "poisoned_request"),
     "internal_error": (500, "internal_error"),
     "unreadable": (400, "invalid_request_error"),
+    "unknown_model": (400, "api_usage_error"),
     "not_found": (404, "not_found"),
     "method_not_allowed": (405, "method_not_allowed"),
     "request_too_slow": (408, "request_timeout"),
@@ -64,6 +66,8 @@ def from_validation(error: ValidationError) -> Problem:
 
 def from_error(error: BaseException) -> Problem:
     match error:
+        case UnknownModel():  # as the hosted API says it: nothing is wrong with the form
+            return _problem(error.code, str(error))
         case InvalidRequest():
             return _invalid([{"loc": list(error.loc), "msg": str(error), "type": error.kind}])
         case RequestError() | ServingError() if error.code in STATUS and type(error) is not ServingError:

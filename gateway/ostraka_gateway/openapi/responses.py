@@ -27,7 +27,7 @@ HEADERS: Json = {
     "RetryAfter": {"description": "The same in whole seconds", "schema": {"type": "integer", "minimum": 0}},
 }
 SAID = {
-    "400": "Not what its Content-Encoding says",
+    "400": "A model that is not served, or not what its Content-Encoding says",
     "401": "No key, or a wrong one",
     "404": "A model that is not served",
     "408": "The request took too long to arrive",
@@ -80,5 +80,5 @@ RESPONSES: Json = {
     **{name: _refusal(status, _plain(status), "DecisionsProblem") for status, name in ONE_OF_BOTH.items()},
     "404-either": _refusal("404", "DecisionsProblem"),
     "400-either": _refusal("400", "Problem", "DecisionsProblem")
-    | {"description": "In OpenAI's form: a field is wrong, `param` says which. Or not what its Content-Encoding says"},
+    | {"description": "In OpenAI's form: a field is wrong, `param` says which. In System One's: as there"},
 }

@@ -27,6 +27,7 @@ def detail(problem):
         (errors.PoisonedRequest, 500, "poisoned_request"),
         (errors.Unauthenticated, 401, "authentication_error"),
         (errors.Unreadable, 400, "invalid_request_error"),
+        (errors.UnknownModel, 400, "api_usage_error"),
         (errors.RequestTooSlow, 408, "request_timeout"),
         (errors.BodyTooLarge, 413, "body_too_large"),
         (errors.UnsupportedMediaType, 415, "unsupported_media_type"),
@@ -58,7 +59,7 @@ def test_every_serving_error_has_a_status():
     assert {leaf.code for leaf in errors.ServingError.__subclasses__()} <= set(problems.STATUS)
 
 
-@pytest.mark.parametrize("error", [errors.InvalidRequest, errors.UnknownModel, errors.PromptTooLong])
+@pytest.mark.parametrize("error", [errors.InvalidRequest, errors.PromptTooLong])
 def test_a_wrong_request_is_422_with_a_location(error):
     problem = problems.from_error(error("Why.", loc=("body", "questions", "q", 0), kind="some_kind"))
     assert problem.status == 422
@@ -153,7 +154,7 @@ def test_a_doubled_v1_is_told_what_to_change():
 
 
 def test_a_lone_surrogate_in_a_message_does_not_stop_it():
-    problem = problems.from_error(errors.UnknownModel("no model \ud800", loc=("body", "\udfff")))
+    problem = problems.from_error(errors.InvalidRequest("no model \ud800", loc=("body", "\udfff")))
     assert problem.body.decode()
     assert detail(problem)[0]["msg"] == "no model ?"
 
