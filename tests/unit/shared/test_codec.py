@@ -3,7 +3,7 @@ import pickle
 
 import msgpack
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ostraka_shared import codec
@@ -64,6 +64,7 @@ def test_messagepack_of_anything_is_a_message_or_a_wire_error(value):
 
 
 @given(NAMES, st.data())
+@settings(max_examples=60)
 def test_any_value_in_any_field_is_a_message_or_a_wire_error(name, data):
     frame = frame_of(name)
     key = data.draw(st.sampled_from(sorted(frame)))
@@ -81,7 +82,7 @@ def test_a_golden_frame_with_one_byte_changed_is_a_valid_message_or_a_wire_error
         assert decode(encode(message)) == message
 
 
-@pytest.mark.parametrize("name", ["drain", "welcome", "work_without_prefix", "result"])
+@pytest.mark.parametrize("name", ["drain", "welcome", "work_without_prefix"])
 def test_every_single_byte_change_of_a_frame(name):
     golden = encode(GOLDEN[name])
     for at in range(len(golden)):
@@ -106,7 +107,8 @@ def test_two_messages_in_one_frame_are_garbage(name):
     refused(encode(GOLDEN[name]) * 2, "garbage")
 
 
-@given(st.recursive(PLAIN | st.tuples(PLAIN, PLAIN), lambda inner: st.lists(inner, max_size=3)))
+@given(PLAIN | st.tuples(PLAIN, PLAIN) | st.lists(PLAIN, max_size=3))
+@settings(max_examples=30)
 def test_pickles_are_refused(value):
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         assert decode_or_refuse(pickle.dumps(value, protocol)) is None
@@ -230,7 +232,7 @@ def test_a_value_out_of_type_or_bounds_is_refused(name, key, value):
         Work("r", 1, 1, b"", (b"",)),
         Failed("r", 1, "code", b"bytes"),
     ],
-    ids=lambda message: f"{type(message).__name__}-{message!r:.30}",
+    ids=lambda message: type(message).__name__,
 )
 def test_what_the_other_side_would_drop_is_not_sent(message):
     """A dropped RESULT or WORK would be missed by nobody until the deadline."""

@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostraka_worker.engine import Prompt
@@ -21,6 +21,7 @@ def prompt(prefix, suffix):
 
 
 @given(PROMPTS)
+@settings(max_examples=50)
 def test_an_answer_does_not_depend_on_its_company(parts):
     prompts = [prompt(*each) for each in parts]
     engine = FakeEngine({})

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostraka_shared.errors import EngineFailed
@@ -55,6 +55,7 @@ def test_prompts_are_views_of_the_message():
 
 
 @given(WORKS, st.integers(1, 40))
+@settings(max_examples=50)
 def test_answers_are_those_of_each_prompt_alone_in_order(parts, budget):
     works = [work(*each, name=str(n)) for n, each in enumerate(parts)]
     batch = run(works, budget)
@@ -63,6 +64,7 @@ def test_answers_are_those_of_each_prompt_alone_in_order(parts, budget):
 
 
 @given(WORKS, st.integers(1, 40), st.data())
+@settings(max_examples=50)
 def test_what_fails_fails_alone(parts, budget, data):
     """Any of the requests may hold, at any place of any prompt, a token that fails its call or makes it NaN."""
     bad = data.draw(st.sets(st.integers(0, len(parts) - 1)))
@@ -80,6 +82,7 @@ def test_what_fails_fails_alone(parts, budget, data):
 
 
 @given(WORKS, st.integers(1, 40))
+@settings(max_examples=50)
 def test_calls_account_for_every_token_and_request(parts, budget):
     works = [work(*each, name=f"r{n}") for n, each in enumerate(parts)]
     batch = BatchRun(works, budget)
