@@ -28,7 +28,7 @@ def make_tokenizer() -> Tokenizer:
     return tokenizer
 
 
-def make_fake_model(path: Path, **fake: Any) -> ModelFolder:
+def make_fake_model(path: Path, context_tokens: int = 8192, **fake: Any) -> ModelFolder:
     """`fake` adds to the plan of `fake_engine`: `stall_until`, `ms_per_token`, `fail_to_load`."""
     path.mkdir(parents=True)
     tokenizer = make_tokenizer()
@@ -37,7 +37,7 @@ def make_fake_model(path: Path, **fake: Any) -> ModelFolder:
         name="fake-model",
         architecture="fake",
         precision="fp32",
-        context_tokens=8192,
+        context_tokens=context_tokens,
         contract=PromptContract(bos="<s>", no="0", yes="1"),
         answer_token_ids=(tokenizer.token_to_id("0"), tokenizer.token_to_id("1")),
         builder_version="0",
