@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from ostraka_shared.model_folder import ModelFolder
 from tests.cluster import Cluster, running
@@ -10,6 +11,11 @@ from tests.fake_model import make_fake_model
 
 for name in [name for name in os.environ if name.startswith("OSTRAKA_")]:
     del os.environ[name]  # the developer's own settings are not the tests'
+
+
+# How long an example takes says something of the machine, nothing of the code.
+settings.register_profile("ostraka", deadline=None)
+settings.load_profile("ostraka")
 
 
 @pytest.fixture

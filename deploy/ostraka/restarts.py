@@ -7,10 +7,9 @@ FIRST_DELAY_S = 0.1
 MAX_DELAY_S = 10.0
 STABLE_S = 30.0
 """Up for so long, a child's next death is a new story."""
-CRASH_LIMIT = 8
-"""Quick deaths in a row: about 25 s of trying."""
 CRASH_LIMIT_AT_START = 2
-"""Before the cluster was ever ready, a death is most likely a wrong setting or model: say so soon."""
+"""Before the cluster was ever ready, a death is most likely a wrong setting or model: say so soon. Once it has served,
+a child is never given up: what kills it may be a request, and the others must not pay for it with their server."""
 
 
 @dataclass(slots=True)
@@ -23,7 +22,7 @@ class RestartPolicy:
     def next_delay_s(self, uptime_s: float, *, has_been_ready: bool) -> float | None:
         """How long to wait before the next start; None to give the child up."""
         self.quick_deaths = 1 if uptime_s >= STABLE_S else self.quick_deaths + 1
-        if self.quick_deaths >= (CRASH_LIMIT if has_been_ready else CRASH_LIMIT_AT_START):
+        if not has_been_ready and self.quick_deaths >= CRASH_LIMIT_AT_START:
             return None
-        delay_s: float = min(FIRST_DELAY_S * 2.0 ** (self.quick_deaths - 1), MAX_DELAY_S)
+        delay_s = min(FIRST_DELAY_S * 2.0 ** min(self.quick_deaths - 1, 16), MAX_DELAY_S)
         return delay_s * (0.5 + self.jitter() / 2)

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import fcntl
 import os
 import random
 import secrets
@@ -34,6 +35,8 @@ from ostraka_worker.config import DEFAULT_BATCH_TOKENS, WorkerConfig
 log = structlog.get_logger()
 
 BACKLOG = 2048
+GATEWAY_GRACE_SHARE = 0.8
+"""Of the grace period: the workers leave after the gateway has, and need a moment too."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -120,7 +123,8 @@ def private_run_dir(asked: str | None) -> Iterator[Path]:
         except OSError as bad:
             raise ConfigError(f"--run-dir {folder}: {bad.strerror}") from bad
         check_endpoint(ipc_endpoint(folder))
-        yield folder
+        with _locked(folder):
+            yield folder
         return
     fresh = _make_run_dir()
     try:
@@ -128,6 +132,19 @@ def private_run_dir(asked: str | None) -> Iterator[Path]:
         yield fresh
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """A second server would bind over the first one's socket, and take its workers."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ConfigError(f"--run-dir {folder} is in use by another server: give each its own") from None
+    finally:
+        os.close(descriptor)
 
 
 def _make_run_dir() -> Path:
@@ -148,7 +165,7 @@ def build_supervisor(
         cluster_id=cluster_id,
         deadline_ms=config.deadline_ms,
         queue_tokens=config.queue_tokens,
-        grace_s=config.grace_s,
+        grace_s=config.grace_s * GATEWAY_GRACE_SHARE,
         http=config.http,
         log_format=config.log_format,
         log_level=config.log_level,

@@ -101,7 +101,7 @@ class Supervisor:
             log.debug("child_stopped", child=child.name, code=code)
             return
         child.schedule_restart(has_been_ready=self._phase is Phase.SERVING)
-        log.warning("child_exited", child=child.name, code=code, given_up=child.is_given_up)
+        log.warning("child_exited", child=child.name, code=code, in_a_row=child.policy.quick_deaths)
         if self._gateway.is_given_up or all(worker.is_given_up for worker in self._workers):
             log.error("cannot_keep_up", child=child.name, hint="its own lines above say why")
             self._exit_code = EXIT_FAILED

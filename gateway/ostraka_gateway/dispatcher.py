@@ -155,11 +155,17 @@ class Dispatcher:
             pending.future.set_exception(errors.EngineFailed(failed.message))
 
     def take_back(self, worker: Worker, reason: str, *, is_crash: bool) -> None:
-        """What a lost worker held waits again, in its old order, before all that came later."""
+        """What a lost worker held waits again, in its old order, before all that came later.
+
+        A process's last STARTED may die with it. Then any that it held may have been running: each runs alone next
+        time, which harms no innocent one.
+        """
+        started = worker.started or (worker.held if reason == "exit" else ())
+        suspects = set(started) if is_crash else set()
         held = [pending for request_id in worker.held if (pending := self._pending.get(request_id))]
         for pending in reversed([each for each in held if each.worker is worker and not each.future.done()]):
             pending.worker = None
-            if is_crash and pending.request_id in worker.started:
+            if pending.request_id in suspects:
                 pending.crashes += 1
             if pending.crashes >= MAX_CRASHES:
                 log.error("poisoned_request", request=pending.request_id, tokens=pending.tokens)

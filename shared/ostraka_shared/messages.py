@@ -11,8 +11,8 @@
       ◄──────────────── DRAIN ────────────►  finish what you hold, take nothing new (either side may say it)
       BYE ────────────────────────────────►  nothing of yours is left with me
 
-A sent message proves nothing; only RESULT does. The fields of HELLO and REFUSED never change between versions of the
-protocol, so that two versions can tell each other why they part. A later version appends fields, with defaults.
+A sent message proves nothing; only RESULT does. Every frame carries the protocol's version: one of another version is
+dropped, counted and logged on either side. So whatever changes a message raises PROTOCOL_VERSION.
 """
 
 from dataclasses import dataclass

@@ -2,11 +2,14 @@
 
 import math
 
+import structlog
 import zmq
 
 from ostraka_shared.codec import MAX_FRAME_BYTES, decode, encode
 from ostraka_shared.errors import WireError
 from ostraka_shared.messages import Message
+
+log = structlog.get_logger()
 
 HIGH_WATER_MARK = 1000
 """Messages. A worker holds a few requests at a time, so this is only reached while the gateway is away."""
@@ -29,8 +32,8 @@ class GatewayLink:
         self._socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
         self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
         self._socket.connect(endpoint)
+        self._logged_reasons: set[str] = set()
         self.dropped_frames = 0
-        self.last_dropped = ""
 
     def send(self, message: Message) -> bool:
         """False where the gateway has been away for so long that the queue is full: it no longer waits for this."""
@@ -53,8 +56,14 @@ class GatewayLink:
             try:
                 messages.append(_decode_single(frames))
             except WireError as bad:
-                self.dropped_frames += 1
-                self.last_dropped = f"{bad.reason}: {bad}"
+                self._drop(bad)
+
+    def _drop(self, bad: WireError) -> None:
+        """Counted each time, logged once a reason."""
+        self.dropped_frames += 1
+        if bad.reason not in self._logged_reasons:
+            self._logged_reasons.add(bad.reason)
+            log.warning("frame_dropped", reason=bad.reason, detail=str(bad))
 
     def close(self) -> None:
         """Waits a moment for what was sent to leave; where nobody is left to take it, that is the price of leaving."""

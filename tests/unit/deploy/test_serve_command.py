@@ -185,6 +185,15 @@ def test_a_run_dir_that_was_asked_for_is_made_and_stays(tmp_path):
     assert asked.is_dir()
 
 
+def test_a_run_dir_serves_one_server_at_a_time(tmp_path):
+    run_dir = str(tmp_path / "run")
+    in_use = pytest.raises(ConfigError, match="in use by another server")
+    with private_run_dir(run_dir), in_use, private_run_dir(run_dir):
+        pass
+    with private_run_dir(run_dir):
+        pass
+
+
 def test_a_relative_run_dir_is_made_absolute_for_the_children(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with private_run_dir("run") as folder:

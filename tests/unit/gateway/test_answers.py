@@ -4,7 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostraka_gateway.answers import answer_request, encode_response, weigh_levels, weigh_options
@@ -69,7 +69,6 @@ def test_long_rises_are_pooled_back_to_the_left():
     assert weigh_levels([0.5, 0.25, 0.75, 0.0])[1] == [0.5, 0.0, 0.0, 0.5, 0.0]
 
 
-@settings(deadline=None)
 @given(st.lists(PROBABILITY, min_size=1, max_size=255))
 def test_a_choice_is_a_distribution_with_its_peak_chosen(p_yes):
     best, probabilities, confidence = weigh_options(p_yes)
@@ -78,7 +77,6 @@ def test_a_choice_is_a_distribution_with_its_peak_chosen(p_yes):
     assert 0.0 <= confidence <= 1.0
 
 
-@settings(deadline=None)
 @given(st.lists(PROBABILITY, max_size=9))
 def test_a_score_is_the_expectation_of_a_distribution(p_at_least):
     value, probabilities, confidence = weigh_levels(p_at_least)
@@ -90,7 +88,6 @@ def test_a_score_is_the_expectation_of_a_distribution(p_at_least):
     assert 0.0 <= confidence <= 1.0
 
 
-@settings(deadline=None)
 @given(st.lists(PROBABILITY, max_size=9).map(lambda values: sorted(values, reverse=True)))
 def test_a_falling_sequence_is_left_alone(p_at_least):
     steps = [1.0, *p_at_least, 0.0]
@@ -100,7 +97,6 @@ def test_a_falling_sequence_is_left_alone(p_at_least):
 QUESTIONS = [NOUL, choice("a", "b", "c"), score("lo", "mid", "hi"), score("only"), choice("alone")]
 
 
-@settings(deadline=None)
 @given(
     st.permutations(range(len(QUESTIONS))),
     st.lists(st.text(min_size=1, max_size=5).filter(str.strip), min_size=5, max_size=5, unique=True),

@@ -51,9 +51,9 @@ class World:
         self.call(self.dispatcher.pump)
         return worker
 
-    def lose(self, worker, *, is_crash=True):
+    def lose(self, worker, *, is_crash=True, reason="silent"):
         self.roster.remove(worker, self.loop.time())
-        self.dispatcher.take_back(worker, "exit", is_crash=is_crash)
+        self.dispatcher.take_back(worker, reason, is_crash=is_crash)
         self.dispatcher.pump()
 
     def call(self, function, *args, **options):
@@ -301,7 +301,7 @@ def test_what_a_lost_worker_held_goes_first_in_its_old_order(world):
     assert world.dispatcher.queued_tokens == 200
     heir = world.join("w1", credit=200)
     assert world.sent_to(heir) == [("a", 2), ("b", 2), ("c", 1), ("d", 1), ("e", 1)]
-    assert world.metrics.redispatched.labels("exit")._value.get() == 2
+    assert world.metrics.redispatched.labels("silent")._value.get() == 2
 
 
 def test_the_result_of_an_earlier_attempt_is_not_taken(world):
@@ -360,6 +360,18 @@ def test_what_is_no_crash_of_its_own_is_not_held_against_a_request(world, harmle
         world.join(f"w{number}")
         assert not task.done()
     assert world.sent_to(next(iter(world.roster))) == [("a", 6)]
+
+
+def test_where_the_last_started_died_with_the_worker_what_it_held_runs_alone(world):
+    tasks = {name: world.ask(name, 20) for name in "ab"} if world.join("w0") else {}
+    (worker,) = world.roster
+    world.call(lambda: world.lose(worker, reason="exit"))
+    second = world.join("w1")
+    assert world.sent_to(second) == [("a", 2)]
+    world.started(second, "a")
+    world.call(world.lose, second)
+    assert isinstance(tasks["a"].exception(), errors.PoisonedRequest)
+    assert world.sent_to(world.join("w2")) == [("b", 2)]
 
 
 def test_after_a_crash_a_request_runs_alone_so_that_its_mates_live(world):
@@ -521,7 +533,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
         def counted(worker, reason, *, is_crash):
             if is_crash:
-                self.count_crashes(worker.identity)
+                self.count_crashes(worker, reason)
             take_back(worker, reason, is_crash=is_crash)
 
         self.dispatcher.take_back = counted
@@ -590,8 +602,11 @@ class ClusterMachine(RuleBasedStateMachine):
             process.running = []
         self.socket.hear(process.identity, message)
 
-    def count_crashes(self, identity):
-        for name in self.processes[identity].running:
+    def count_crashes(self, worker, reason):
+        """Where a process died before its STARTED was heard, all that it held may have been running."""
+        identity = worker.identity
+        running = self.processes[identity].running or (list(worker.held) if reason == "exit" else [])
+        for name in running:
             task = self.asked.get(name)
             if task and not task.done() and self.holder[name][0] == identity:
                 self.crashes[name] = self.crashes.get(name, 0) + 1

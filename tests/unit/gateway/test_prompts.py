@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
@@ -152,7 +152,6 @@ def shared_tokens(sequences):
     return count
 
 
-@settings(deadline=None)
 @given(WORDS, QUESTIONS)
 def test_prefix_and_suffix_are_the_whole_prompt_and_the_prefix_is_the_longest(state, questions):
     rendered = ask(state, **questions)
@@ -166,7 +165,6 @@ def test_prefix_and_suffix_are_the_whole_prompt_and_the_prefix_is_the_longest(st
         assert tokenized.prefix == b""
 
 
-@settings(deadline=None)
 @given(WORDS, QUESTIONS)
 def test_input_tokens_count_the_state_once(state, questions):
     rendered = ask(state, **questions)
@@ -177,7 +175,6 @@ def test_input_tokens_count_the_state_once(state, questions):
     assert tokenized.input_tokens == sum(map(len, whole)) - state_tokens * max(0, len(whole) - 1)
 
 
-@settings(deadline=None)
 @given(WORDS, QUESTIONS, st.randoms(use_true_random=False))
 def test_a_question_s_prompts_depend_on_neither_id_nor_order(state, questions, random):
     names = list(questions)
@@ -189,7 +186,6 @@ def test_a_question_s_prompts_depend_on_neither_id_nor_order(state, questions, r
         assert [text for owner, text in together if owner == f"id {name}"] == alone
 
 
-@settings(deadline=None)
 @given(WORDS, QUESTIONS)
 def test_the_length_of_all_prompts_is_told_beforehand(state, questions):
     rendered = ask(state, **questions)

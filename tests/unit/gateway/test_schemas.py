@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -94,7 +94,6 @@ def test_score_takes_1_to_10_levels_which_may_repeat(count):
     assert question.prompt_count == count - 1
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=8, unique=True))
 def test_option_names_and_their_order_are_kept_byte_for_byte(names):
     question = parse_question(type="choice", criteria=dict.fromkeys(names))
@@ -128,7 +127,6 @@ def test_no_assets_are_as_good_as_none(assets):
     parse(assets=assets)
 
 
-@settings(deadline=None)
 @given(
     st.recursive(
         st.none()
