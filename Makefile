@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest
 
-.PHONY: serve test check unit e2e faults bench openapi format clean
+.PHONY: serve test check unit e2e faults bench conformance openapi format clean
 
 serve: $(VENV)/.installed        ## install, get and build the embedded model, serve on 127.0.0.1:8017
 	$(BIN)/ostraka serve $(FLAGS)
@@ -27,6 +27,9 @@ faults: $(VENV)/.dev             ## kills, stops and starves real processes
 
 bench: $(VENV)/.dev              ## throughput served against the engine alone; see benchmarks/README.md
 	$(BIN)/python -m benchmarks.served_share
+
+conformance: $(VENV)/.dev        ## all of jevcompat and jevbench-mini's batch trials with the real model: hours in fp32
+	$(BIN)/python -m benchmarks.conformance
 
 openapi: $(VENV)/.installed      ## prints the OpenAPI document anew; a test compares it
 	$(BIN)/python -m ostraka_gateway.openapi > docs/openapi.json
