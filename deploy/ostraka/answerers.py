@@ -75,7 +75,11 @@ class LocalModel:
             return self._refuse(bad)
 
     def _run(self, batch: list[Outcome | tuple[Asked, TokenizedRequest]]) -> Iterator[Outcome]:
-        works = [Work("", 1, 1, one[1].prefix, one[1].suffixes) for one in batch if not isinstance(one, Outcome)]
+        works = [
+            Work("", 1, 1, one[1].prefix, one[1].suffixes, one[1].state_tokens)
+            for one in batch
+            if not isinstance(one, Outcome)
+        ]
         run = BatchRun(works, self._batch_tokens)
         for call in run.calls:
             self._engine = self._engine or load_engine(self._model.folder, self._threads)

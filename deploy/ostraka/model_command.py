@@ -15,7 +15,7 @@ from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
 from ostraka_worker.build.builder import DEFAULT_ANSWERS, build_embedded, build_file
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, EMBEDDED_NAME, PRECISIONS, model_path
 from ostraka_worker.build.progress import for_stderr
-from ostraka_worker.engine import Prompt
+from ostraka_worker.engine import Line
 from ostraka_worker.onnx_engine import OnnxEngine
 
 DEFAULT_CACHE_DIR = Path("~/.cache/ostraka")
@@ -116,7 +116,7 @@ def _verify(args: argparse.Namespace) -> int:
 def _probe(folder: ModelFolder) -> np.ndarray:
     tokenizer = Tokenizer.from_file(str(folder.tokenizer))
     ids = tokenizer.encode(folder.spec.contract.bos + PROBE, add_special_tokens=False).ids
-    return OnnxEngine(folder.graph).run([Prompt(np.array([], np.uint32), np.array(ids, np.uint32))])
+    return OnnxEngine(folder.graph).run([Line(np.array(ids, np.uint32))])
 
 
 def _size_bytes(folder: ModelFolder) -> int:

@@ -30,7 +30,7 @@ from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
 from ostraka_shared.options import add_options, check_at_least, group, option, read_settings, to_flags
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
-from ostraka_worker.config import DEFAULT_BATCH_TOKENS, WorkerConfig
+from ostraka_worker.config import DEFAULT_BATCH_TOKENS, StateCacheConfig, WorkerConfig
 
 log = structlog.get_logger()
 
@@ -50,6 +50,7 @@ class ServeConfig:
     precision: str = option(DEFAULT_PRECISION, "the embedded model's arithmetic", choices=PRECISIONS)
     cache_dir: str = option("~/.cache/ostraka", "where downloads and built models are kept")
     batch_tokens: int = option(DEFAULT_BATCH_TOKENS, "most tokens a worker reads together in one batch")
+    cache: StateCacheConfig = group(StateCacheConfig)
     queue_tokens: int = option(DEFAULT_QUEUE_TOKENS, "most tokens waiting for a worker; more is refused with 529")
     deadline_ms: int = option(DEFAULT_DEADLINE_MS, "how long a request may take, unless its x-deadline-ms differs")
     grace_s: float = option(25.0, "how long a drain may take before what is left is killed, in seconds")
@@ -200,6 +201,7 @@ def _worker_child(
             cores=cores if layout.is_pinned else (),
             threads=len(cores),
             batch_tokens=config.batch_tokens,
+            cache=config.cache,
             log_format=config.log_format,
             log_level=config.log_level,
         )

@@ -116,7 +116,8 @@ async def _ask(gateway: Gateway, request_id: str, tokens: TokenizedRequest, dead
         return Reply((), 0.0, 0.0)
     if gateway.is_draining:
         raise Draining("this server is shutting down", retry_after_s=1.0)
-    return await gateway.cluster.dispatcher.ask(request_id, tokens.prefix, tokens.suffixes, deadline)
+    ask = gateway.cluster.dispatcher.ask
+    return await ask(request_id, tokens.prefix, tokens.suffixes, deadline, tokens.state_tokens)
 
 
 def _deadline_ms(http: Request, default_ms: int) -> int:

@@ -53,6 +53,7 @@ class Pending:
     request_id: str
     prefix: bytes
     suffixes: tuple[bytes, ...]
+    state_tokens: int
     tokens: int
     deadline: float
     admitted: float
@@ -69,7 +70,7 @@ class Pending:
     def next_attempt(self, now: float) -> Work:
         self.attempt += 1
         left_ms = max(1, int((self.deadline - now) * 1000))
-        return Work(self.request_id, self.attempt, left_ms, self.prefix, self.suffixes)
+        return Work(self.request_id, self.attempt, left_ms, self.prefix, self.suffixes, self.state_tokens)
 
 
 class Dispatcher:
@@ -101,8 +102,13 @@ class Dispatcher:
     def in_flight_requests(self) -> int:
         return len(self._pending)
 
-    async def ask(self, request_id: str, prefix: bytes, suffixes: tuple[bytes, ...], deadline: float) -> Reply:
-        """`deadline` is an instant of the event loop's clock. Raises InvalidRequest or any ServingError."""
+    async def ask(
+        self, request_id: str, prefix: bytes, suffixes: tuple[bytes, ...], deadline: float, state_tokens: int = 0
+    ) -> Reply:
+        """`deadline` is an instant of the event loop's clock; the rest is as in WORK.
+
+        Raises InvalidRequest or any ServingError.
+        """
         loop = asyncio.get_running_loop()
         now = loop.time()
         tokens = count_tokens(prefix, suffixes)
@@ -110,7 +116,7 @@ class Dispatcher:
         if deadline <= now:
             raise errors.DeadlineExceeded("the deadline passed before the request could be sent", self._retry_s())
         admit(tokens, deadline - now, self._load(now), self._queue_limit_tokens)
-        pending = Pending(request_id, prefix, suffixes, tokens, deadline, now, loop.create_future())
+        pending = Pending(request_id, prefix, suffixes, state_tokens, tokens, deadline, now, loop.create_future())
         self._pending[request_id] = pending
         self._enqueue(pending)
         self.pump()

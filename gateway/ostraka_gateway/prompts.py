@@ -74,10 +74,10 @@ class RenderedRequest:
 
 @dataclass(frozen=True, slots=True)
 class TokenizedRequest:
-    """Prompt i is `prefix` + `suffixes[i]`, as the wire carries them. A lone prompt has no prefix.
+    """Prompt i is `prefix` + `suffixes[i]`, as the wire carries them. A lone prompt's prefix is its state.
 
-    `state_tokens` of the prefix are the state's: 0 where nothing is shared. `input_tokens` is what `usage` reports: all
-    prompts, with the state's tokens counted once.
+    `state_tokens` of the prefix are the state's: 0 where nothing is to be shared. `input_tokens` is what `usage`
+    reports: all prompts, with the state's tokens counted once.
     """
 
     prefix: bytes
@@ -139,8 +139,8 @@ def tokenize(tokenizer: Tokenizer, rendered: RenderedRequest, context_tokens: in
             if len(tokens) > context_tokens * TOKEN_BYTES:
                 raise _too_long(question_id, len(tokens) // TOKEN_BYTES, context_tokens)
             prompts.append(tokens)
-    if len(prompts) < 2:
-        return TokenizedRequest(b"", tuple(prompts), 0, sum(map(len, prompts)) // TOKEN_BYTES)
+    if not prompts:
+        return TokenizedRequest(b"", (), 0, 0)
     (opening,) = _encode(tokenizer, [rendered.opening])
     return _split(opening, prompts)
 
@@ -168,10 +168,10 @@ def _encode(tokenizer: Tokenizer, texts: list[str]) -> list[bytes]:
 
 def _split(opening: bytes, prompts: list[bytes]) -> TokenizedRequest:
     shortest = min(map(len, prompts)) // TOKEN_BYTES
-    prefix_tokens = min(_common_tokens(prompts), shortest - 1)
     state_tokens = _common_tokens([opening[:-TOKEN_BYTES], *prompts])
     if state_tokens == shortest:  # a prompt that adds nothing to the state: jevos then shares nothing
         state_tokens = 0
+    prefix_tokens = state_tokens if len(prompts) == 1 else min(_common_tokens(prompts), shortest - 1)
     cut = prefix_tokens * TOKEN_BYTES
     tokens = sum(map(len, prompts)) // TOKEN_BYTES
     return TokenizedRequest(

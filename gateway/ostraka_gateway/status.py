@@ -34,7 +34,9 @@ def health(gateway: Gateway) -> Page:
     return _page(
         200,
         {
-            **_identity(gateway, {"precision": gateway.model.folder.spec.precision}),
+            **_identity(
+                gateway, {"precision": gateway.model.folder.spec.precision, "state_snapshots": _snapshots(gateway)}
+            ),
             "queued_requests": gateway.cluster.dispatcher.queued_requests,
             "queued_tokens": gateway.cluster.dispatcher.queued_tokens,
             "in_flight_requests": gateway.cluster.dispatcher.in_flight_requests,
@@ -45,9 +47,14 @@ def health(gateway: Gateway) -> Page:
 
 
 def jevos_health(gateway: Gateway) -> Page:
-    """Only the fields jev has. There are no quantisation groups and no snapshots here: their numbers say so."""
-    no_snapshots = dict.fromkeys(JEVOS_SNAPSHOT_FIELDS, 0)
-    return _page(200, _identity(gateway, {"dynamic_quantization": 0, "state_snapshots": no_snapshots}))
+    """Only the fields jev has. There are no quantisation groups here: their number says so."""
+    return _page(200, _identity(gateway, {"dynamic_quantization": 0, "state_snapshots": _snapshots(gateway)}))
+
+
+def _snapshots(gateway: Gateway) -> dict[str, int]:
+    """Of all workers together, as each said last."""
+    beats = [worker.beat for worker in gateway.cluster.roster if worker.beat]
+    return {name: sum(getattr(beat, f"snapshots_{name}") for beat in beats) for name in SNAPSHOT_FIELDS}
 
 
 def _identity(gateway: Gateway, engine: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +124,7 @@ def _page(status: int, content: Any) -> Page:
     return Page(status, json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode())
 
 
-JEVOS_SNAPSHOT_FIELDS = ("kept", "max", "tokens", "max_tokens", "hits", "misses", "reused_tokens", "bytes")
+SNAPSHOT_FIELDS = ("kept", "max", "tokens", "max_tokens", "hits", "misses", "reused_tokens", "bytes")
 
 PAGES: dict[str, Callable[[Gateway], Page]] = {
     "/v1/models": models,

@@ -67,13 +67,14 @@ class Ready:
 @dataclass(frozen=True, slots=True)
 class Work:
     """One request. Prompt i is `prefix` + `suffixes[i]`; no suffix is empty. `deadline_ms` is the time left at sending,
-    since clocks differ between machines."""
+    since clocks differ between machines. `state_tokens` of the prefix are the state's: worth keeping."""
 
     request_id: str
     attempt: int
     deadline_ms: int
     prefix: bytes
     suffixes: tuple[bytes, ...]
+    state_tokens: int = 0
 
     @property
     def tokens(self) -> int:
@@ -81,8 +82,8 @@ class Work:
 
 
 def count_tokens(prefix: bytes, suffixes: tuple[bytes, ...]) -> int:
-    """What the model reads for a request: every prompt whole."""
-    return (len(prefix) * len(suffixes) + sum(map(len, suffixes))) // TOKEN_BYTES
+    """What the model reads for a request: the prefix once. No credit for what is kept, or what suffixes share."""
+    return (len(prefix) + sum(map(len, suffixes))) // TOKEN_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,11 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """`batched_requests`: how many requests shared a batch with another. `dropped_frames`: undecodable ones."""
+    """`batched_requests`: how many requests shared a batch with another. `dropped_frames`: undecodable ones.
+
+    `snapshots_*`: the prefix cache: states kept, the most there may be, their tokens and the most of those, requests
+    that found a state and that did not, the tokens they did not have to read, and what it all takes.
+    """
 
     queued_requests: int
     queued_tokens: int
@@ -125,6 +130,14 @@ class Beat:
     batched_requests: int
     dropped_frames: int
     rss_bytes: int
+    snapshots_kept: int = 0
+    snapshots_max: int = 0
+    snapshots_tokens: int = 0
+    snapshots_max_tokens: int = 0
+    snapshots_hits: int = 0
+    snapshots_misses: int = 0
+    snapshots_reused_tokens: int = 0
+    snapshots_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

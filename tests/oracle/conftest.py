@@ -9,7 +9,7 @@ from ostraka_worker.build import embedded
 from ostraka_worker.build.builder import ensure_embedded
 from ostraka_worker.build.catalog import PRECISIONS
 from ostraka_worker.build.progress import Silent
-from ostraka_worker.engine import Prompt
+from ostraka_worker.engine import Line
 from tests.oracle.native_llama import NativeLlama
 
 CACHE_DIR = Path("~/.cache/ostraka").expanduser()
@@ -38,19 +38,18 @@ def real_folders() -> dict[str, ModelFolder]:
 
 
 @pytest.fixture(scope="session")
-def real_prompts(real_folders: dict[str, ModelFolder]) -> list[Prompt]:
-    """32 prompts of the evidence form, each split where its state ends."""
+def real_prompts(real_folders: dict[str, ModelFolder]) -> list[Line]:
+    """32 prompts of the evidence form."""
     folder = real_folders["fp32"]
     tokenizer = Tokenizer.from_file(str(folder.tokenizer))
     bos = folder.spec.contract.bos
     prompts = []
     for state in STATES:
         prefix = f"{bos}<evidence>\n{state}\n</evidence>"
-        shared = len(tokenizer.encode(prefix, add_special_tokens=False).ids) - 1
         for question in QUESTIONS:
             text = f"{prefix}\n\nQuestion: {question}\nAnswer:"
             ids = np.array(tokenizer.encode(text, add_special_tokens=False).ids, np.uint32)
-            prompts.append(Prompt(ids[:shared], ids[shared:]))
+            prompts.append(Line(ids))
     return prompts
 
 
@@ -61,6 +60,6 @@ def native(real_folders: dict[str, ModelFolder], tmp_path_factory: pytest.TempPa
 
 
 @pytest.fixture(scope="session")
-def native_logits(native: NativeLlama, real_folders: dict[str, ModelFolder], real_prompts: list[Prompt]) -> np.ndarray:
+def native_logits(native: NativeLlama, real_folders: dict[str, ModelFolder], real_prompts: list[Line]) -> np.ndarray:
     wanted = real_folders["fp32"].spec.answer_token_ids
-    return np.stack([native.logits([*one.prefix.tolist(), *one.suffix.tolist()], wanted) for one in real_prompts])
+    return np.stack([native.logits(one.tokens.tolist(), wanted) for one in real_prompts])

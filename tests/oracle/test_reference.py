@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from ostraka_shared.model_folder import ModelFolder
-from ostraka_worker.engine import Prompt
+from ostraka_worker.engine import Line
 from ostraka_worker.onnx_engine import OnnxEngine
 
 pytestmark = pytest.mark.e2e
@@ -25,7 +25,7 @@ def p_yes(logits: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("precision", "largest_dp", "rms_margin"), [("fp32", 1e-4, 2e-4), ("int8", 0.2, 0.5)])
 def test_the_graph_agrees_with_the_native_forward_pass(
     real_folders: dict[str, ModelFolder],
-    real_prompts: list[Prompt],
+    real_prompts: list[Line],
     native_logits: np.ndarray,
     precision: str,
     largest_dp: float,
@@ -43,7 +43,7 @@ def test_the_graph_agrees_with_the_native_forward_pass(
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_an_answer_is_the_same_bit_for_bit_whatever_its_batch_mates(
-    real_folders: dict[str, ModelFolder], real_prompts: list[Prompt], precision: str
+    real_folders: dict[str, ModelFolder], real_prompts: list[Line], precision: str
 ) -> None:
     engine = OnnxEngine(real_folders[precision].graph)
     alone = np.concatenate([engine.run([one]) for one in real_prompts])

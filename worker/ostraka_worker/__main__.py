@@ -17,6 +17,7 @@ from ostraka_shared.options import add_options, build_parser, read_settings
 from ostraka_worker.config import WorkerConfig
 from ostraka_worker.engines import load_engine
 from ostraka_worker.service import Service
+from ostraka_worker.snapshots import Snapshots
 from ostraka_worker.transport import GatewayLink
 
 log = structlog.get_logger()
@@ -44,7 +45,8 @@ def serve(config: WorkerConfig) -> int:
         os.sched_setaffinity(0, config.cores)
     folder = open_folder(Path(config.model))
     link = GatewayLink(config.gateway, f"{config.worker_id}.{config.incarnation}")
-    service = Service(link, make_hello(config, folder), config.batch_tokens, config.credit_tokens)
+    snapshots = Snapshots(config.cache.state_cache, config.cache.state_cache_tokens)
+    service = Service(link, make_hello(config, folder), config.batch_tokens, config.credit_tokens, snapshots)
     begun = time.monotonic()
     service.introduce()
     service.load(lambda: load_engine(folder, threads=config.threads or max(1, len(config.cores))))

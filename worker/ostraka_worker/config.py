@@ -2,11 +2,22 @@
 
 from dataclasses import dataclass
 
-from ostraka_shared.options import check_at_least, option, required
+from ostraka_shared.options import check_at_least, group, option, required
 
 DEFAULT_BATCH_TOKENS = 256
 """Tokens a second by budget, int8, one core, 32-token requests: none 960, 64 1164, 128 1303, 256 1398, 384 1319,
 512 1255, 1024 1159. Half the budget keeps 93 % and halves the time of a call."""
+
+
+@dataclass(frozen=True)
+class StateCacheConfig:
+    """Full, the embedded model's takes 377 MB: 46 KB a token."""
+
+    state_cache: int = option(16, "most states a worker keeps, so as not to read them again; 0 keeps none")
+    state_cache_tokens: int = option(8192, "most tokens of all states a worker keeps; 0 keeps none")
+
+    def __post_init__(self) -> None:
+        check_at_least(0, self, "state_cache", "state_cache_tokens")
 
 
 @dataclass(frozen=True)
@@ -19,6 +30,7 @@ class WorkerConfig:
     cores: tuple[int, ...] = option((), "the cores to run on, as 0,1 (none: wherever the system puts it)")
     threads: int | None = option(None, "threads of a model call; by default one for each of its cores")
     batch_tokens: int = option(DEFAULT_BATCH_TOKENS, "most tokens read together in one batch")
+    cache: StateCacheConfig = group(StateCacheConfig)
     log_format: str = option("auto", "how log lines look", choices=("auto", "json", "text"))
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
 

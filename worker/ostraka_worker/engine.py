@@ -1,4 +1,4 @@
-"""The seam between the inference loop and whatever computes: an Engine reads prompts, returns two logits for each."""
+"""The seam between the inference loop and whatever computes: an Engine reads lines of tokens and answers after them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,15 +11,48 @@ TokenIds = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prompt:
-    """One question's tokens: the prefix it shares with its request's other prompts, and its own rest (never empty)."""
+class Memory:
+    """What a model keeps of the tokens it has read: for each of its parts one array, a row a token."""
 
-    prefix: TokenIds
-    suffix: TokenIds
+    rows: tuple[npt.NDArray[np.generic], ...]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.rows)
 
     @property
     def tokens(self) -> int:
-        return len(self.prefix) + len(self.suffix)
+        """The room there is; whoever fills it knows how many rows are filled."""
+        return len(self.rows[0])
+
+    def first(self, tokens: int) -> tuple[npt.NDArray[np.generic], ...]:
+        """Views: nothing is copied."""
+        return tuple(part[:tokens] for part in self.rows)
+
+    def write(self, first: int, parts: Sequence[npt.NDArray[np.generic]]) -> None:
+        for into, part in zip(self.rows, parts, strict=True):
+            into[first : first + len(part)] = part
+
+    def cut(self, tokens: int) -> "Memory":
+        """A memory of exactly so many rows: itself where it is one."""
+        return self if tokens == self.tokens else Memory(tuple(part[:tokens].copy() for part in self.rows))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """Tokens to be read after what they follow: the first `past_tokens` of `past`, or the line at `parent` of the same
+    call and all that one follows, or nothing.
+
+    What is kept of its first `keep_tokens` is written to `keep`, at the rows of their positions.
+    """
+
+    tokens: TokenIds
+    past: Memory | None = None
+    past_tokens: int = 0
+    parent: int | None = None
+    is_answered: bool = True
+    keep: Memory | None = None
+    keep_tokens: int = 0
 
 
 class Engine(Protocol):
@@ -29,8 +62,21 @@ class Engine(Protocol):
     def version(self) -> str:
         """The runtime and its version, as `/health` shows it: "onnxruntime 1.31.1"."""
 
-    def run(self, prompts: Sequence[Prompt]) -> npt.NDArray[np.float32]:
-        """One model call. Returns [len(prompts), 2]: the logits of the "no" and the "yes" token after each prompt.
+    def memory(self, tokens: int) -> Memory:
+        """Room for so many tokens, to be filled by lines that keep."""
 
-        An answer does not depend on which other prompts share the call. Raises whatever the runtime raises.
+    def run(self, lines: Sequence[Line]) -> npt.NDArray[np.float32]:
+        """One model call. Returns, for each answered line, the logits of the "no" and the "yes" token after it.
+
+        An answer depends on the tokens from the prompt's first to the line's last, and on nothing else: not on which of
+        them came from a memory, nor on the call's other lines. Raises whatever the runtime raises.
         """
+
+
+def first_position(lines: Sequence[Line], line: Line) -> int:
+    """How many tokens the line follows."""
+    count = 0
+    while line.parent is not None:
+        line = lines[line.parent]
+        count += len(line.tokens)
+    return count + line.past_tokens

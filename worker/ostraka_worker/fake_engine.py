@@ -1,6 +1,6 @@
 """An Engine without a model, for protocol tests: its answers follow from the tokens, its faults from the model folder.
 
-Trigger tokens in `model.json`'s "fake" table, each a token id that sets it off when any prompt of a call holds it:
+Trigger tokens in `model.json`'s "fake" table, each a token id that sets it off when any line of a call holds it:
 `fail_on_token` raises, `die_on_token` kills the process as a crash in native code would, `stall_on_token` hangs until
 the file `stall_until` exists (for ever where that is not set), `nan_on_token` answers with NaN.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ostraka_worker.engine import Prompt
+from ostraka_worker.engine import Line, Memory, TokenIds, first_position
 
 POLL_S = 0.005
 
@@ -44,9 +44,13 @@ class FakeEngine:
     def version(self) -> str:
         return "fake 1"
 
-    def run(self, prompts: Sequence[Prompt]) -> npt.NDArray[np.float32]:
+    def memory(self, tokens: int) -> Memory:
+        """It keeps the tokens themselves: who is given the wrong rows answers wrongly."""
+        return Memory((np.zeros(tokens, np.uint32),))
+
+    def run(self, lines: Sequence[Line]) -> npt.NDArray[np.float32]:
         plan = self._plan
-        tokens = np.concatenate([part for prompt in prompts for part in (prompt.prefix, prompt.suffix)])
+        tokens = np.concatenate([line.tokens for line in lines])
         if plan.ms_per_token:
             time.sleep(len(tokens) * plan.ms_per_token / 1000)
         if plan.stall_on_token in tokens:
@@ -55,10 +59,22 @@ class FakeEngine:
             os.kill(os.getpid(), signal.SIGKILL)
         if plan.fail_on_token in tokens:
             raise RuntimeError("the fake engine was told to fail")
-        logits = np.stack([fake_logits(np.concatenate([each.prefix, each.suffix])) for each in prompts])
+        for line in lines:
+            if line.keep is not None:
+                line.keep.write(first_position(lines, line), [line.tokens[: line.keep_tokens]])
+        answered = [fake_logits(_sequence(lines, line)) for line in lines if line.is_answered]
+        logits = np.stack(answered) if answered else np.zeros((0, 2), np.float32)
         if plan.nan_on_token in tokens:
             logits[:] = np.nan
         return logits
+
+
+def _sequence(lines: Sequence[Line], line: Line) -> TokenIds:
+    """All tokens of the prompt up to the line's last."""
+    if line.parent is not None:
+        return np.concatenate([_sequence(lines, lines[line.parent]), line.tokens])
+    before = line.past.first(line.past_tokens)[0] if line.past is not None else np.zeros(0, np.uint32)
+    return np.concatenate([before, line.tokens]).astype(np.uint32)
 
 
 def fake_logits(tokens: npt.NDArray[np.uint32]) -> npt.NDArray[np.float32]:

@@ -1,17 +1,26 @@
-"""One batch on its way through the engine: prompts in, P(yes) or an error for each request out."""
+"""One batch on its way through the engine: requests in, P(yes) or an error for each request out."""
 
+import itertools
+import math
 from collections.abc import Sequence
 
-import numpy as np
 import structlog
 
 from ostraka_shared.errors import EngineFailed
-from ostraka_shared.messages import Work
-from ostraka_worker.engine import Engine, Prompt
-from ostraka_worker.planner import plan_calls
+from ostraka_shared.messages import TOKEN_BYTES, Work
+from ostraka_worker.engine import Engine
+from ostraka_worker.planner import Request, Step, plan_calls, plan_request, plan_resumed
+from ostraka_worker.reading import Reading, attach
 from ostraka_worker.scoring import p_yes
+from ostraka_worker.snapshots import Snapshots
 
 log = structlog.get_logger()
+
+LONG_PAST_TOKENS = 1024
+"""From here on attention, which grows with the past, is most of a call's time."""
+
+Call = list[tuple[int, Step]]
+"""Steps of one round, each with its request's place in the batch."""
 
 
 class BatchRun:
@@ -20,51 +29,75 @@ class BatchRun:
     Requests are named by their place in the batch: two attempts at one request may share it.
     """
 
-    def __init__(self, works: Sequence[Work], batch_tokens: int) -> None:
-        self._prompts = [prompt for work in works for prompt in split_prompts(work)]
-        self._owners = [place for place, work in enumerate(works) for _ in work.suffixes]
-        self._values = [0.0] * len(self._prompts)
-        self._ids = [work.request_id for work in works]
+    def __init__(self, works: Sequence[Work], batch_tokens: int, snapshots: Snapshots | None = None) -> None:
+        self._snapshots = snapshots or Snapshots(0, 0)
+        self._works = works
+        self._answers = [[0.0] * len(work.suffixes) for work in works]
+        self._readings: list[Reading] = []
+        self._memories: list[int] = []
         self.failures: dict[int, EngineFailed] = {}
-        self.calls = plan_calls([prompt.tokens for prompt in self._prompts], batch_tokens)
+        rounds = itertools.zip_longest(*(self._begin(work, batch_tokens) for work in works))
+        self.calls: list[Call] = []
+        for steps in rounds:
+            placed = [(place, step) for place, mine in enumerate(steps) for step in mine or ()]
+            self.calls += self._plan_round(placed, batch_tokens)
 
-    def request_ids(self, call: Sequence[int]) -> tuple[str, ...]:
-        return tuple(self._ids[place] for place in self._places(call))
+    def request_ids(self, call: Call) -> tuple[str, ...]:
+        return tuple(self._works[place].request_id for place in _places(call))
 
-    def tokens(self, call: Sequence[int]) -> int:
-        return sum(self._prompts[index].tokens for index in call)
+    def tokens(self, call: Call) -> int:
+        """What the call costs, in tokens of a call without a past."""
+        past = max(step.past for _, step in call)
+        return math.ceil(sum(step.tokens for _, step in call) * math.sqrt(max(1.0, past / LONG_PAST_TOKENS)))
 
-    def run(self, engine: Engine, call: Sequence[int]) -> None:
+    def run(self, engine: Engine, call: Call) -> None:
         """If the call fails, each of its requests runs alone, so that one bad input fails alone."""
-        try:
-            values = p_yes(engine.run([self._prompts[index] for index in call]))
-        except Exception as bad:  # noqa: BLE001  whatever a runtime raises costs a request, never the worker
-            self._run_alone(engine, call, bad)
+        call = [(place, step) for place, step in call if place not in self.failures]
+        if not call:
             return
-        for index, value in zip(call, values, strict=True):
-            self._values[index] = value
+        try:
+            self._run(engine, call)
+        except Exception as bad:  # noqa: BLE001  whatever a runtime raises costs a request, never the worker
+            places = _places(call)
+            log.warning("call_failed", requests=len(places), error=type(bad).__name__, detail=str(bad)[:200])
+            if len(places) == 1:
+                self.failures[places[0]] = EngineFailed(f"the model call failed ({type(bad).__name__})")
+                return
+            for place in places:
+                self.run(engine, [each for each in call if each[0] == place])
 
     def answers(self) -> list[tuple[float, ...]]:
         """Of each request, P(yes) of its prompts in order."""
-        grouped: list[list[float]] = [[] for _ in self._ids]
-        for place, value in zip(self._owners, self._values, strict=True):
-            grouped[place].append(value)
-        return [tuple(values) for values in grouped]
+        return [tuple(values) for values in self._answers]
 
-    def _run_alone(self, engine: Engine, call: Sequence[int], bad: Exception) -> None:
-        places = self._places(call)
-        log.warning("call_failed", requests=len(places), error=type(bad).__name__, detail=str(bad)[:200])
-        if len(places) == 1:
-            self.failures[places[0]] = EngineFailed(f"the model call failed ({type(bad).__name__})")
-            return
-        for place in places:
-            self.run(engine, [index for index in call if self._owners[index] == place])
+    def _begin(self, work: Work, batch_tokens: int) -> list[list[Step]]:
+        cached, tokens = self._snapshots.find(work.prefix)
+        request = Request(work.prefix, work.suffixes, min(work.state_tokens, len(work.prefix) // TOKEN_BYTES), tokens)
+        self._readings.append(Reading(request, cached, keeps_state=self._snapshots.wants(request.state)))
+        # Requests that resume one memory share it; others are told apart by their place.
+        self._memories.append(id(cached) if cached else len(self._memories))
+        return plan_request(request, batch_tokens)
 
-    def _places(self, call: Sequence[int]) -> list[int]:
-        return list(dict.fromkeys(self._owners[index] for index in call))
+    def _plan_round(self, steps: Call, batch_tokens: int) -> list[Call]:
+        fresh = [each for each in steps if not each[1].past]
+        resumed = [each for each in steps if each[1].past]
+        groups = [(fresh, plan_calls([step.tokens for _, step in fresh], batch_tokens))]
+        named = [(step, self._memories[place]) for place, step in resumed]
+        groups.append((resumed, plan_resumed(named, batch_tokens)))
+        return [[some[index] for index in group] for some, calls in groups for group in calls]
+
+    def _run(self, engine: Engine, call: Call) -> None:
+        read = [self._readings[place].lines(step, engine) for place, step in call]
+        values = iter(p_yes(engine.run(attach(read))))
+        for (place, _), step_lines in zip(call, read, strict=True):
+            for prompts in step_lines.answers:
+                value = next(values)
+                for index in prompts:
+                    self._answers[place][index] = value
+        for place, step in call:
+            if state := self._readings[place].done(step):
+                self._snapshots.keep(self._works[place].prefix[: state.tokens * TOKEN_BYTES], state)
 
 
-def split_prompts(work: Work) -> list[Prompt]:
-    """The message's own bytes, seen as tokens: nothing is copied until the engine packs its call."""
-    prefix = np.frombuffer(work.prefix, "<u4")
-    return [Prompt(prefix, np.frombuffer(suffix, "<u4")) for suffix in work.suffixes]
+def _places(call: Call) -> list[int]:
+    return list(dict.fromkeys(place for place, _ in call))

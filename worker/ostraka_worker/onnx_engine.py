@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ostraka_shared.errors import ModelDamaged
-from ostraka_worker.engine import Prompt
+from ostraka_worker.engine import Line, Memory, first_position
+from ostraka_worker.packing import Inputs, Packed, pack
 
 # Its Linux wheels from 1.30 on report usage to their maker unless this is set before the import.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -25,8 +26,6 @@ UNLOADABLE = (
     states.NotImplemented,
     states.RuntimeException,
 )
-
-Int32s = npt.NDArray[np.int32]
 
 
 class OnnxEngine:
@@ -45,29 +44,32 @@ class OnnxEngine:
         except UNLOADABLE as bad:
             raise ModelDamaged(f"{graph} cannot be loaded ({str(bad).splitlines()[0]}): build the model again") from bad
 
+        self._past = [each for each in self._session.get_inputs() if each.name.startswith("past_")]
+        self._kept = [each.name.removeprefix("past_") for each in self._past]
+        self._no_past = {each.name: np.zeros((0, each.shape[1]), np.float32) for each in self._past}
+
     @property
     def version(self) -> str:
         return f"onnxruntime {ort.__version__}"
 
-    def run(self, prompts: Sequence[Prompt]) -> npt.NDArray[np.float32]:
-        (logits,) = self._session.run(["logits"], pack(prompts))
-        result: npt.NDArray[np.float32] = logits
+    def memory(self, tokens: int) -> Memory:
+        return Memory(tuple(np.empty((tokens, each.shape[1]), np.float32) for each in self._past))
+
+    def run(self, lines: Sequence[Line]) -> npt.NDArray[np.float32]:
+        packed = pack(lines)
+        wanted = self._kept if any(line.keep_tokens for line in lines) else []
+        logits, *kept = self._session.run(["logits", *wanted], packed.inputs | self._past_inputs(packed))
+        for line, start in zip(lines, packed.starts.tolist(), strict=True):
+            if line.keep is not None and line.keep_tokens:
+                rows = [part[start : start + line.keep_tokens] for part in kept]
+                line.keep.write(first_position(lines, line), rows)
+        result: npt.NDArray[np.float32] = logits[: sum(line.is_answered for line in lines)]
         return result
 
-
-def pack(prompts: Sequence[Prompt]) -> dict[str, Int32s]:
-    """The graph's inputs, as build/graph.py describes them. Token ids are copied once, into the call's rows."""
-    lengths = np.array([prompt.tokens for prompt in prompts], np.int32)
-    longest = int(lengths.max())
-    starts = np.cumsum(lengths, dtype=np.int32) - lengths
-    parts = [part for prompt in prompts for part in (prompt.prefix, prompt.suffix)]
-    columns = np.arange(longest, dtype=np.int32)
-    inside = columns < lengths[:, None]
-    return {
-        "token_ids": np.concatenate(parts, dtype=np.int32, casting="unsafe"),
-        "pad": np.where(inside, starts[:, None] + columns, np.int32(0)),
-        "unpad": np.flatnonzero(inside).astype(np.int32),
-        "last": starts + lengths - np.int32(1),
-        "ends": lengths - np.int32(1),
-        "longest": np.array(longest, np.int32),
-    }
+    def _past_inputs(self, packed: Packed) -> Inputs:
+        """A single memory goes in as it lies; only several are copied, to lie end to end."""
+        if not packed.past:
+            return dict(self._no_past)
+        views = [memory.first(tokens) for memory, tokens in packed.past]
+        joined = views[0] if len(views) == 1 else [np.concatenate(parts) for parts in zip(*views, strict=True)]
+        return {each.name: part for each, part in zip(self._past, joined, strict=True)}

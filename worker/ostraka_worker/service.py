@@ -29,8 +29,9 @@ from ostraka_shared.messages import (
     Work,
 )
 from ostraka_worker.batcher import Batcher, Waiting
-from ostraka_worker.engine import Engine, Prompt
+from ostraka_worker.engine import Engine, Line
 from ostraka_worker.inference import BatchRun
+from ostraka_worker.snapshots import Snapshots
 
 log = structlog.get_logger()
 
@@ -59,12 +60,13 @@ class Counters:
 class Service:
     """The phases are called in order: `introduce`, `load`, `warm_up`, `run`."""
 
-    def __init__(self, link: Link, hello: Hello, batch_tokens: int, credit_tokens: int) -> None:
+    def __init__(self, link: Link, hello: Hello, batch_tokens: int, credit_tokens: int, snapshots: Snapshots) -> None:
         self._link = link
         self._hello = hello
         self._batch_tokens = batch_tokens
         self._credit_tokens = credit_tokens
         self._batcher = Batcher(batch_tokens)
+        self._snapshots = snapshots
         self._process = psutil.Process()
         self._heartbeat_s = DEFAULT_HEARTBEAT_S
         self._next_beat = 0.0
@@ -87,8 +89,7 @@ class Service:
 
     def warm_up(self) -> None:
         for prompts, tokens in WARM_UP_SHAPES:
-            prompt = Prompt(np.zeros(0, np.uint32), np.ones(tokens, np.uint32))
-            self._engine.run([prompt] * prompts)
+            self._engine.run([Line(np.ones(tokens, np.uint32))] * prompts)
 
     def run(self) -> None:
         """Serves until drained, or refused for good (`refusal` then says why)."""
@@ -143,7 +144,7 @@ class Service:
 
     def _answer(self, batch: list[Waiting]) -> None:
         begun = time.monotonic()
-        run = BatchRun([waiting.work for waiting in batch], self._batch_tokens)
+        run = BatchRun([waiting.work for waiting in batch], self._batch_tokens, self._snapshots)
         for number, call in enumerate(run.calls):
             if number:  # a large request has many calls: stay reachable between them
                 self._take_messages(0.0)
@@ -188,5 +189,6 @@ class Service:
                 batched_requests=self._counters.batched_requests,
                 dropped_frames=self._link.dropped_frames,
                 rss_bytes=self._process.memory_info().rss,
+                **self._snapshots.report(),
             )
         )

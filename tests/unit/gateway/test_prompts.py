@@ -162,7 +162,7 @@ def test_prefix_and_suffix_are_the_whole_prompt_and_the_prefix_is_the_longest(st
     if len(whole) > 1:
         assert len(tokenized.prefix) == 4 * min(shared_tokens(whole), min(map(len, whole)) - 1)
     else:
-        assert tokenized.prefix == b""
+        assert len(tokenized.prefix) == 4 * tokenized.state_tokens
 
 
 @given(WORDS, QUESTIONS)
@@ -170,7 +170,7 @@ def test_input_tokens_count_the_state_once(state, questions):
     rendered = ask(state, **questions)
     whole = [token_ids(text) for text in texts(rendered)]
     tokenized = tokenize(TOKENIZER, rendered, ROOMY)
-    state_tokens = shared_tokens([token_ids(rendered.opening)[:-1], *whole]) if len(whole) > 1 else 0
+    state_tokens = shared_tokens([token_ids(rendered.opening)[:-1], *whole]) if whole else 0
     assert tokenized.state_tokens == state_tokens
     assert tokenized.input_tokens == sum(map(len, whole)) - state_tokens * max(0, len(whole) - 1)
 
@@ -192,11 +192,13 @@ def test_the_length_of_all_prompts_is_told_beforehand(state, questions):
     assert rendered.chars == sum(map(len, texts(rendered)))
 
 
-def test_a_state_alone_is_not_shared_and_nothing_is_discounted():
+def test_a_lone_question_s_prefix_is_its_state_and_nothing_is_discounted():
     tokenized = tokenize(TOKENIZER, ask(), ROOMY)
     whole = token_ids(texts(ask())[0])
     assert joined(tokenized) == [whole]
-    assert (tokenized.prefix, tokenized.state_tokens, tokenized.input_tokens) == (b"", 0, len(whole))
+    state = shared_tokens([token_ids(ask().opening)[:-1], whole])
+    assert (tokenized.state_tokens, tokenized.input_tokens) == (state, len(whole))
+    assert len(tokenized.prefix) == 4 * state
 
 
 def test_a_request_may_need_no_prompt_at_all():
@@ -252,7 +254,9 @@ def test_special_tokens_in_a_text_are_parsed():
 
 def test_tokens_are_little_endian_uint32():
     tokenized = tokenize(TOKENIZER, ask(), ROOMY)
-    assert tokenized.suffixes[0][:8] == b"".join(i.to_bytes(4, "little") for i in token_ids(texts(ask())[0])[:2])
+    assert (tokenized.prefix + tokenized.suffixes[0])[:8] == b"".join(
+        i.to_bytes(4, "little") for i in token_ids(texts(ask())[0])[:2]
+    )
 
 
 def test_many_prompts_are_tokenized_a_few_at_a_time(monkeypatch):
@@ -271,7 +275,8 @@ def test_many_prompts_are_tokenized_a_few_at_a_time(monkeypatch):
 
 def test_a_prompt_may_fill_the_context():
     length = len(token_ids(texts(ask())[0]))
-    assert len(tokenize(TOKENIZER, ask(), length).suffixes[0]) == 4 * length
+    (tokens,) = joined(tokenize(TOKENIZER, ask(), length))
+    assert len(tokens) == length
 
 
 def test_a_longer_prompt_is_refused_never_cut():

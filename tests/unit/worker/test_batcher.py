@@ -22,10 +22,10 @@ def filled(budget, *tokens):
     return batcher
 
 
-def test_the_prefix_counts_once_for_each_prompt():
+def test_the_prefix_counts_once():
     work = Work("r", 1, 1500, b"\0" * 40, (b"\0" * 4, b"\0" * 8))
     taken = Waiting.take(work, 20.0)
-    assert taken.tokens == 2 * 10 + 1 + 2
+    assert taken.tokens == 10 + 1 + 2
     assert taken.received == 20.0
     assert taken.deadline == 21.5
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostraka_worker.engine import Prompt
+from ostraka_worker.engine import Line
 from ostraka_worker.fake_engine import FakeEngine, fake_logits
 from tests.waiting import wait_until
 
@@ -17,7 +17,7 @@ PROMPTS = st.lists(st.tuples(IDS, IDS.filter(len)), min_size=1, max_size=5)
 
 
 def prompt(prefix, suffix):
-    return Prompt(np.array(prefix, np.uint32), np.array(suffix, np.uint32))
+    return Line(np.array(prefix + suffix, np.uint32))
 
 
 @given(PROMPTS)
@@ -36,7 +36,12 @@ def test_an_answer_does_not_depend_on_its_company(parts):
 def test_it_is_the_whole_prompt_that_counts_not_where_it_is_cut(prefix, suffix):
     engine = FakeEngine({})
     whole = engine.run([prompt([], prefix + suffix)])
-    assert engine.run([prompt(prefix, suffix)]).tolist() == whole.tolist()
+    memory = engine.memory(len(prefix))
+    first, rest = np.array(prefix, np.uint32), np.array(suffix, np.uint32)
+    if prefix:
+        engine.run([Line(first, is_answered=False, keep=memory, keep_tokens=len(first))])
+        assert engine.run([Line(first, is_answered=False), Line(rest, parent=0)]).tolist() == whole.tolist()
+    assert engine.run([Line(rest, memory, len(prefix))]).tolist() == whole.tolist()
     assert whole[0].tolist() == fake_logits(np.array(prefix + suffix, np.uint32)).tolist()
     assert np.abs(whole).max() <= 2.0
 
@@ -72,8 +77,8 @@ def test_nan_in_every_row():
 
 def test_death_is_sudden():
     script = (
-        "import numpy as np; from ostraka_worker.engine import Prompt; from ostraka_worker.fake_engine import FakeEngine;"
-        "one = Prompt(np.zeros(0, np.uint32), np.array([9], np.uint32)); FakeEngine({'die_on_token': 9}).run([one])"
+        "import numpy as np; from ostraka_worker.engine import Line; from ostraka_worker.fake_engine import FakeEngine;"
+        "one = Line(np.array([9], np.uint32)); FakeEngine({'die_on_token': 9}).run([one])"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=30).returncode == -signal.SIGKILL
 

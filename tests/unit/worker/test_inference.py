@@ -1,30 +1,19 @@
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostraka_shared.errors import EngineFailed
-from ostraka_shared.messages import Work
-from ostraka_worker.fake_engine import FakeEngine, fake_logits
-from ostraka_worker.inference import BatchRun, split_prompts
-from ostraka_worker.scoring import p_yes
+from ostraka_worker.fake_engine import FakeEngine
+from ostraka_worker.inference import BatchRun
+from ostraka_worker.planner import LEAST_PREFIX_TOKENS
+from ostraka_worker.snapshots import Snapshots
+from tests.works import expected, whole_prompts
+from tests.works import make_work as work
 
 FAIL, NAN = 900, 901
 PLAN = {"fail_on_token": FAIL, "nan_on_token": NAN}
 IDS = st.lists(st.integers(0, 800), max_size=8)
 WORKS = st.lists(st.tuples(IDS, st.lists(IDS.filter(len), min_size=1, max_size=4)), min_size=1, max_size=6)
-
-
-def ids(tokens):
-    return np.array(tokens, "<u4").tobytes()
-
-
-def work(prefix, suffixes, name="r"):
-    return Work(name, 1, 1000, ids(prefix), tuple(map(ids, suffixes)))
-
-
-def expected(each):
-    return tuple(p_yes(np.stack([fake_logits(np.concatenate([p.prefix, p.suffix])) for p in split_prompts(each)])))
 
 
 class CountingEngine(FakeEngine):
@@ -37,21 +26,11 @@ class CountingEngine(FakeEngine):
         return super().run(prompts)
 
 
-def run(works, budget=64, engine=None):
-    batch = BatchRun(works, budget)
+def run(works, budget=64, engine=None, snapshots=None):
+    batch = BatchRun(works, budget, snapshots)
     for call in batch.calls:
         batch.run(engine or CountingEngine(), call)
     return batch
-
-
-def test_prompts_are_views_of_the_message():
-    each = work([1, 65536], [[2], [3, 4]])
-    first, second = split_prompts(each)
-    assert first.prefix.tolist() == [1, 65536]
-    assert second.suffix.tolist() == [3, 4]
-    assert second.tokens == 4
-    assert not first.prefix.flags.owndata
-    assert not second.suffix.flags.owndata
 
 
 @given(WORKS, st.integers(1, 40))
@@ -86,7 +65,8 @@ def test_what_fails_fails_alone(parts, budget, data):
 def test_calls_account_for_every_token_and_request(parts, budget):
     works = [work(*each, name=f"r{n}") for n, each in enumerate(parts)]
     batch = BatchRun(works, budget)
-    assert sum(batch.tokens(call) for call in batch.calls) == sum(each.tokens for each in works)
+    read = sum(len(tokens) for each in works for tokens in whole_prompts(each))  # no prefix is worth sharing here
+    assert sum(batch.tokens(call) for call in batch.calls) == read
     assert {name for call in batch.calls for name in batch.request_ids(call)} == {each.request_id for each in works}
     for call in batch.calls:
         assert len(set(batch.request_ids(call))) == len(batch.request_ids(call))
@@ -121,29 +101,124 @@ def test_one_failing_call_of_many_fails_its_request_whole():
 def test_the_message_of_a_failure_does_not_quote_the_runtime():
     """What a runtime says may hold paths or prompts: it is for the log."""
 
-    class Leaky:
-        version = "leaky"
-
+    class Leaky(FakeEngine):
         def run(self, _):
             raise MemoryError("secret of another request")
 
-    failure = run([work([], [[1]])], engine=Leaky()).failures[0]
+    failure = run([work([], [[1]])], engine=Leaky({})).failures[0]
     assert isinstance(failure, EngineFailed)
     assert str(failure) == "the model call failed (MemoryError)"
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
 def test_the_end_of_the_process_is_no_failure_of_a_call(stop):
-    class Stopped:
-        version = "stopped"
-
+    class Stopped(FakeEngine):
         def run(self, _):
             raise stop
 
     with pytest.raises(stop):
-        run([work([], [[1]])], engine=Stopped())
+        run([work([], [[1]])], engine=Stopped({}))
 
 
 def test_a_request_without_prompts_has_no_answers():
     batch = run([work([1], []), work([], [[1]])])
     assert batch.answers()[0] == ()
+
+
+STATE = st.integers(0, 3).flatmap(lambda kind: st.sampled_from([0, 31, 32, 40, 70, 500]).map(lambda n: (kind, n)))
+"""States of few kinds, so that one often begins as another does."""
+SHORT = st.lists(st.integers(1, 3), min_size=1, max_size=25)
+SHARING = st.tuples(STATE, st.lists(st.integers(1, 2), max_size=20), st.lists(SHORT, min_size=1, max_size=6))
+
+
+def sharing_work(name, parts):
+    (kind, tokens), body, endings = parts
+    state = [7] * (tokens - tokens // 3) + [kind] * (tokens // 3)
+    return work([*state, *body], endings, str(name), len(state))
+
+
+@given(st.lists(SHARING, min_size=1, max_size=8), st.integers(1, 300), st.integers(0, 3), st.integers(1, 4), st.data())
+def test_kept_shared_and_cut_prompts_are_answered_as_whole_ones(parts, budget, most, batches, data):
+    """The fake engine's memory is the tokens themselves: one wrong row, and the answer is wrong."""
+    works = [sharing_work(name, each) for name, each in enumerate(parts)]
+    snapshots = Snapshots(most, data.draw(st.sampled_from([0, 64, 600, 5000])))
+    for _ in range(batches):
+        chosen = data.draw(st.lists(st.sampled_from(works), min_size=1, max_size=6))
+        batch = run(chosen, budget, snapshots=snapshots)
+        assert batch.failures == {}
+        assert batch.answers() == [expected(each) for each in chosen]
+
+
+@given(st.lists(SHARING, min_size=2, max_size=6), st.integers(1, 300), st.data())
+def test_what_fails_fails_alone_among_kept_states_too(parts, budget, data):
+    works = [sharing_work(name, each) for name, each in enumerate(parts)]
+    bad = data.draw(st.integers(0, len(works) - 1))
+    (kind, tokens), body, endings = parts[bad]
+    works[bad] = sharing_work(bad, ((kind, tokens), [*body, FAIL], endings))
+    snapshots = Snapshots(8, 10_000)
+    for _ in range(2):
+        batch = run(works, budget, snapshots=snapshots)
+        assert set(batch.failures) == {bad}
+        answers = batch.answers()
+        assert [answers[n] for n in range(len(works)) if n != bad] == [
+            expected(each) for n, each in enumerate(works) if n != bad
+        ]
+
+
+def test_a_kept_state_is_not_read_again():
+    engine, snapshots = CountingEngine(), Snapshots(4, 1000)
+    engine.read = []
+    state = list(range(1, 101))
+    for first, second, read in (([200], [201], 102), ([202], [203, 204], 3), ([205], [206], 2)):
+        batch = run([work(state, [first, second], state=100)], 256, engine, snapshots)
+        assert sum(batch.tokens(call) for call in batch.calls) == read
+    assert snapshots.counts.hits == 2
+    assert snapshots.counts.reused_tokens == 200
+
+
+def test_a_lone_question_keeps_its_state_in_one_call():
+    engine, snapshots = CountingEngine(), Snapshots(4, 1000)
+    state = list(range(1, 101))
+    assert len(run([work(state, [[200, 201]], state=100)], 256, engine, snapshots).calls) == 1
+    batch = run([work(state, [[202]], state=100)], 256, engine, snapshots)
+    assert [batch.tokens(call) for call in batch.calls] == [1]
+
+
+def test_of_a_state_that_goes_on_only_the_rest_is_read():
+    snapshots = Snapshots(4, 1000)
+    state = list(range(1, 101))
+    run([work(state, [[200]], state=100)], 256, None, snapshots)
+    longer = [*state, *range(300, 340)]
+    batch = run([work(longer, [[200], [201]], state=140)], 256, None, snapshots)
+    assert sum(batch.tokens(call) for call in batch.calls) == 42
+    assert snapshots.counts.kept == 2
+
+
+def test_options_listed_once_for_all_are_read_once():
+    """Two questions on one state, each with a list that its prompts share: a tree of three levels."""
+    lists = [[n] * 50 for n in (300, 301)]
+    works = [work(list(range(LEAST_PREFIX_TOKENS)), [[*each, 1, n] for each in lists for n in range(5)], state=32)]
+    batch = run(works, 256, None, Snapshots(4, 1000))
+    assert sum(batch.tokens(call) for call in batch.calls) == 32 + 2 * (50 + 1 + 5)
+
+
+def test_a_long_state_is_read_in_pieces():
+    batch = run([work(list(range(1000)), [[1], [2]], state=1000)])
+    assert [batch.tokens(call) for call in batch.calls[:3]] == [333, 333, 334]
+
+
+def test_a_call_far_behind_its_beginning_counts_for_more():
+    batch = run([work([5] * 8000, [[1], [2]], state=8000)])
+    assert batch.tokens(batch.calls[-1]) > 2
+
+
+def test_requests_on_one_kept_state_share_a_call():
+    snapshots = Snapshots(4, 1000)
+    state = list(range(1, 101))
+    run([work(state, [[200]], state=100)], 256, None, snapshots)
+    assert len(run([work(state, [[n]], str(n), 100) for n in range(5)], 256, None, snapshots).calls) == 1
+
+
+def test_an_impossible_state_length_is_cut_to_the_prefix():
+    each = work([3] * 40, [[1], [2]], state=99)
+    assert run([each], 256, None, Snapshots(4, 1000)).answers() == [expected(each)]

@@ -20,11 +20,11 @@ from ostraka_shared.messages import (
     Work,
 )
 from ostraka_worker import service
-from ostraka_worker.fake_engine import FakeEngine, fake_logits
-from ostraka_worker.inference import split_prompts
-from ostraka_worker.scoring import p_yes
+from ostraka_worker.fake_engine import FakeEngine
 from ostraka_worker.service import DEFAULT_HEARTBEAT_S, WARM_UP_SHAPES, Service
+from ostraka_worker.snapshots import Snapshots
 from tests.clocks import FakeClock
+from tests.works import expected
 
 HELLO = Hello("cluster", "w0", 3, "print", "host", 123, (0,))
 FAIL, NAN = 900, 901
@@ -35,10 +35,6 @@ UNKNOWN = Refused("unknown_worker", "say HELLO first")
 def work(name, *lengths, prefix=0, attempt=1, deadline_ms=60_000, token=1):
     suffixes = tuple(np.full(length, token, "<u4").tobytes() for length in lengths)
     return Work(name, attempt, deadline_ms, np.full(prefix, 7, "<u4").tobytes(), suffixes)
-
-
-def expected(each):
-    return tuple(p_yes(np.stack([fake_logits(np.concatenate([p.prefix, p.suffix])) for p in split_prompts(each)])))
 
 
 @dataclass
@@ -81,7 +77,7 @@ class TimedEngine(FakeEngine):
         self.calls = []
 
     def run(self, prompts):
-        self.calls.append([each.tokens for each in prompts])
+        self.calls.append([len(each.tokens) for each in prompts])
         self.clock.advance(sum(self.calls[-1]) / 1000)
         return super().run(prompts)
 
@@ -91,7 +87,9 @@ class World:
         self.clock = clock
         self.link = FakeLink(clock)
         self.engine = TimedEngine(clock)
-        self.service = Service(self.link, HELLO, batch_tokens=BUDGET, credit_tokens=2 * BUDGET)
+        self.service = Service(
+            self.link, HELLO, batch_tokens=BUDGET, credit_tokens=2 * BUDGET, snapshots=Snapshots(4, 1000)
+        )
 
     def run(self, *script):
         """The service's whole life; the steps are what `receive` finds."""
@@ -151,7 +149,7 @@ def test_ready_then_drained(world):
 def test_one_request(world):
     each = work("a", 3, 5, prefix=2)
     said = world.run([each])
-    assert said[:2] == [READY, Started(("a",), 12)]
+    assert said[:2] == [READY, Started(("a",), 12)]  # a prefix too short to be read apart
     assert said[2] == Result("a", 1, expected(each), 0.0, pytest.approx(12.0))
     assert said[3:] == END
 
@@ -187,11 +185,12 @@ def test_between_the_calls_of_a_large_request_it_hears_and_beats(world):
     late = work("b", 2)
     said = world.run([work("a", 600, 700)], [late])
     kinds = [type(message) for message in world.link.sent]
-    assert kinds[:5] == [Ready, Started, Beat, Started, Result]
+    assert kinds[:4] == [Ready, Started, Beat, Started]
+    assert [each.tokens for each in said[1:5]] == [300, 350, 300, 350]  # pieces of both prompts
     assert [each.request_id for each in results(said)] == ["a", "b"]
     assert world.link.sent[2].queued_requests == 1
     assert world.link.sent[2].queued_tokens == 2
-    assert results(said)[1].queue_ms == pytest.approx(700.0)
+    assert results(said)[1].queue_ms == pytest.approx(1000.0)
 
 
 def test_it_never_waits_while_something_is_queued(world):

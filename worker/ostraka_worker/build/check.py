@@ -13,7 +13,7 @@ from ostraka_shared.model_folder import GRAPH_FILE
 from ostraka_worker.build.checkpoint import Checkpoint
 from ostraka_worker.build.progress import Progress
 from ostraka_worker.build.reference import reference_logits
-from ostraka_worker.engine import Engine, Prompt, TokenIds
+from ostraka_worker.engine import Engine, Line, TokenIds
 from ostraka_worker.onnx_engine import OnnxEngine
 
 Logits = npt.NDArray[np.float32]
@@ -109,7 +109,7 @@ def refuse_above(measured: Measured, bounds: Bounds) -> None:
 
 
 def _alone(engine: Engine, prompts: list[TokenIds]) -> Logits:
-    return np.concatenate([engine.run([_prompt(ids)]) for ids in prompts])
+    return np.concatenate([engine.run([Line(ids)]) for ids in prompts])
 
 
 def _batched(engine: Engine, prompts: list[TokenIds]) -> Logits:
@@ -117,13 +117,8 @@ def _batched(engine: Engine, prompts: list[TokenIds]) -> Logits:
     logits = np.empty((len(prompts), 2), np.float32)
     batches = -(-len(prompts) // BATCH_PROMPTS)
     for first in range(batches):
-        logits[first::batches] = engine.run([_prompt(ids) for ids in prompts[first::batches]])
+        logits[first::batches] = engine.run([Line(ids) for ids in prompts[first::batches]])
     return logits
-
-
-def _prompt(ids: TokenIds) -> Prompt:
-    middle = len(ids) // 2
-    return Prompt(ids[:middle], ids[middle:])
 
 
 def _margins(logits: Logits) -> npt.NDArray[np.float64]:

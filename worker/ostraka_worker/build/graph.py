@@ -1,7 +1,8 @@
-"""Writes a checkpoint as an ONNX graph that reads a call's prompts and returns two logits for each.
+"""Writes a checkpoint as an ONNX graph: a call's rows in, two logits for each answer and the rows' keys and values out.
 
-Prompts lie end to end in rows without padding; only attention sees them padded, one prompt a line. Measured against
-one padded batch: 1.4-1.8x at ragged lengths, 5-20 % behind at equal ones. Against one row with a block mask: 2-3x.
+Rows lie end to end without padding; only attention sees them padded, in lines. It has two branches, which give the same
+bits (docs/engine.md): lines that begin with their sequence go through GroupQueryAttention, which skips what a row must
+not see; a call with earlier keys and values, or with lines that share rows, gathers each line's keys by their places.
 """
 
 from collections.abc import Callable
@@ -30,25 +31,47 @@ def write_graph(
         nodes = NodeWriter(data, data_path)
         writer = _DecoderWriter(checkpoint, nodes, LINEARS[precision](nodes))
         writer.write(answer_token_ids, progress)
-    model = nodes.model(_inputs(), [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["prompts", 2])])
+    model = nodes.model(_inputs(checkpoint.config), _outputs(checkpoint.config))
     (folder / GRAPH_FILE).write_bytes(model.SerializeToString())
 
 
-def _inputs() -> list[onnx.ValueInfoProto]:
-    """`rows` are the call's tokens; a line of the padded form is one prompt, as long as the longest of the call.
+def _inputs(config: Config) -> list[onnx.ValueInfoProto]:
+    """`rows` are the tokens read by the call; a line is a run of them, padded to the longest.
 
-    pad: for each padded place the row that fills it (any row past a prompt's end); unpad: each row's padded place;
-    last: the row that ends each prompt; ends: each prompt's tokens less one; longest: tokens of the longest.
+    positions: each row's place in its own prompt; pad: the row in each place of each line (any row past its end);
+    unpad: each row's padded place; last: the rows to answer after. Only without `resumes`: ends, each line's tokens
+    less one, and longest, tokens of the longest. Only with `resumes`: keys, for each line the places, in the past's
+    rows and then this call's, of the tokens up to its end; mask, 0 where a row may look and -inf where not; past_*.
     """
+    info, int32, floats = helper.make_tensor_value_info, TensorProto.INT32, TensorProto.FLOAT
     shapes: dict[str, list[str]] = {
         "token_ids": ["rows"],
-        "pad": ["prompts", "longest"],
+        "pad": ["lines", "longest"],
         "unpad": ["rows"],
-        "last": ["prompts"],
-        "ends": ["prompts"],
+        "last": ["answers"],
+        "ends": ["lines"],
         "longest": [],
+        "keys": ["lines", "keys"],
     }
-    return [helper.make_tensor_value_info(name, TensorProto.INT32, shape) for name, shape in shapes.items()]
+    width = config.kv_heads * config.head_dims
+    return [
+        *(info(name, int32, shape) for name, shape in shapes.items()),
+        info("positions", TensorProto.INT64, ["rows", 1]),
+        info("resumes", TensorProto.BOOL, []),
+        info("mask", floats, ["lines", 1, "longest", "keys"]),
+        *(info(f"past_{name}", floats, ["past", width]) for name in kept_names(config.layers)),
+    ]
+
+
+def _outputs(config: Config) -> list[onnx.ValueInfoProto]:
+    """The rotated keys and the values of each row are only computed apart where the caller asks for them."""
+    info, width = helper.make_tensor_value_info, config.kv_heads * config.head_dims
+    kept = [info(name, TensorProto.FLOAT, ["rows", width]) for name in kept_names(config.layers)]
+    return [info("logits", TensorProto.FLOAT, ["answers", 2]), *kept]
+
+
+def kept_names(layers: int) -> list[str]:
+    return [f"{name}_{index}" for index in range(layers) for name in ("key", "value")]
 
 
 class _DecoderWriter:
@@ -60,7 +83,17 @@ class _DecoderWriter:
         cosines, sines = rotary_tables(checkpoint.config)
         self._cosines = nodes.weight("cosines", cosines)
         self._sines = nodes.weight("sines", sines)
-        self._as_rows = nodes.weight("as_rows", np.array([-1, self._config.heads * self._config.head_dims], np.int64))
+        self._query = self._config.heads * self._config.head_dims
+        self._key = self._config.kv_heads * self._config.head_dims
+        shapes = {
+            "as_rows": [-1, self._query],
+            "as_key_rows": [-1, self._key],
+            "as_turned": [-1, 1, self._query + self._key],
+            "turned_and_not": [self._query + self._key, self._key],
+            "query_and_key": [self._query, self._key],
+        }
+        for name, shape in shapes.items():
+            nodes.weight(name, np.array(shape, np.int64))
 
     def write(self, answer_token_ids: tuple[int, int], progress: Progress) -> None:
         op, config = self._nodes.op, self._config
@@ -70,10 +103,7 @@ class _DecoderWriter:
             attended = self._attention(index, normed)
             if index == config.layers - 1:
                 # Only each prompt's last row is read from here on, so the last layer's wide half runs on those alone.
-                attended = op("Gather", attended, op("Gather", "unpad", "last"))
-                residual = op("Gather", residual, "last")
-            else:
-                attended = op("Gather", attended, "unpad")
+                attended, residual = op("Gather", attended, "last"), op("Gather", residual, "last")
             normed, residual = self._feed_forward(index, attended, residual)
             progress.advance()
         self._answers(normed, answer_token_ids)
@@ -83,16 +113,39 @@ class _DecoderWriter:
         return self._nodes.op("SimplifiedLayerNormalization", x, gain, axis=-1, epsilon=self._config.norm_epsilon)
 
     def _attention(self, index: int, normed: str) -> str:
-        """Returns the heads' output at every padded place, one row a place."""
+        """Returns the heads' output, one row a row."""
         op, config = self._nodes.op, self._config
         packed = np.concatenate([self._checkpoint.layer(index, name) for name in ("attn_q", "attn_k", "attn_v")])
-        padded = op("Gather", self._linears.linear(normed, f"qkv_{index}", packed), "pad")
-        inputs = (padded, "", "", "", "", "ends", "longest", self._cosines, self._sines)
-        heads, kv_heads = config.heads, config.kv_heads
-        attended = op(
-            "GroupQueryAttention", *inputs, domain=MICROSOFT, num_heads=heads, kv_num_heads=kv_heads, do_rotary=1
+        mixed = self._linears.linear(normed, f"qkv_{index}", packed)
+        straight, value = self._nodes.split(mixed, "turned_and_not", ["", f"value_{index}"])
+        # Each row is a batch of one: the operator refuses more places in a batch than the model's context has.
+        tables = ("positions", self._cosines, self._sines)
+        heads = config.heads + config.kv_heads
+        turned = op("RotaryEmbedding", op("Reshape", straight, "as_turned"), *tables, domain=MICROSOFT, num_heads=heads)
+        query, key = self._nodes.split(turned, "query_and_key", ["", ""])
+        query = op("Reshape", query, "as_rows")
+        key = op("Reshape", key, "as_key_rows", output=f"key_{index}")
+        return self._nodes.choose(
+            "resumes", lambda: self._resumed(index, query, key, value), lambda: self._fresh(query, key, value)
         )
-        return op("Reshape", attended, self._as_rows)
+
+    def _fresh(self, query: str, key: str, value: str) -> str:
+        op, config = self._nodes.op, self._config
+        padded = [op("Gather", rows, "pad") for rows in (query, key, value)]
+        heads, kv_heads = config.heads, config.kv_heads
+        inputs = (*padded, "", "", "ends", "longest")
+        attended = op("GroupQueryAttention", *inputs, domain=MICROSOFT, num_heads=heads, kv_num_heads=kv_heads)
+        return op("Gather", op("Reshape", attended, "as_rows"), "unpad")
+
+    def _resumed(self, index: int, query: str, key: str, value: str) -> str:
+        """A line's keys stand in the order of their positions, whether kept or new: so the sums of a row are the same
+        sums, added in the same order, as if its prompt had been read at once."""
+        op, config = self._nodes.op, self._config
+        keys = op("Concat", f"past_key_{index}", key, axis=0)
+        values = op("Concat", f"past_value_{index}", value, axis=0)
+        inputs = (op("Gather", query, "pad"), op("Gather", keys, "keys"), op("Gather", values, "keys"), "mask")
+        attended = op("Attention", *inputs, q_num_heads=config.heads, kv_num_heads=config.kv_heads)
+        return op("Gather", op("Reshape", attended, "as_rows"), "unpad")
 
     def _feed_forward(self, index: int, attended: str, residual: str) -> tuple[str, str]:
         """Returns the input of the next layer, normalised and as it is."""

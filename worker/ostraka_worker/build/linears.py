@@ -61,7 +61,7 @@ class Int8Linears:
     def _quantise(self, x: str) -> tuple[str, str]:
         """A row of zeros has scale 0: whatever the rounding makes of 0/0, it is multiplied by 0 in the end."""
         op = self._nodes.op
-        largest = op("ReduceMax", op("Abs", x), axes=[-1], keepdims=0)
+        largest = op("ReduceMax", op("Abs", x), self._last_axis, keepdims=0)
         scale = op("Mul", largest, self._per_127)
         zero_points = op("Expand", self._zero_point, op("Shape", scale))
         return op("QuantizeLinear", x, scale, zero_points, axis=0), scale

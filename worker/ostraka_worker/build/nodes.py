@@ -1,6 +1,6 @@
 """Writes ONNX nodes, and weights into an external data file, page-aligned so that the runtime can map it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -9,8 +9,9 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-OPSET = 17
-IR_VERSION = 8
+# The first with the Attention operator, and the file format that came with it.
+OPSET = 23
+IR_VERSION = 11
 PAGE_BYTES = 4096
 # Smaller tensors stay in the graph: constant folding wants to see them, and a page each would be waste.
 INLINE_BYTES = 1024
@@ -27,21 +28,39 @@ class NodeWriter:
         self._location = data_path.name
         self._nodes: list[onnx.NodeProto] = []
         self._tensors: list[onnx.TensorProto] = []
+        self._names = 0
 
     def op(self, kind: str, *inputs: str, domain: str = "", output: str = "", **attributes: Attribute) -> str:
         """Appends a node with one output and returns that output's name."""
-        output = output or f"{kind}_{len(self._nodes)}"
+        output = output or self._name(kind)
         self._nodes.append(_node(kind, inputs, [output], domain, attributes))
         return output
 
     def skip_norm(self, x: str, skip: str, gain: str, epsilon: float) -> tuple[str, str]:
         """Returns x + skip normalised, and x + skip itself."""
-        normed, total = f"normed_{len(self._nodes)}", f"residual_{len(self._nodes)}"
+        normed, total = self._name("normed"), self._name("residual")
         outputs = [normed, "", "", total]
         kind = "SkipSimplifiedLayerNormalization"
         node = _node(kind, [x, skip, gain], outputs, MICROSOFT, {"epsilon": epsilon})
         self._nodes.append(node)
         return normed, total
+
+    def split(self, x: str, sizes: str, outputs: list[str]) -> list[str]:
+        """Cuts the last axis; `sizes` is a weight."""
+        names = [name or self._name("split") for name in outputs]
+        self._nodes.append(_node("Split", [x, sizes], names, "", {"axis": -1}))
+        return names
+
+    def choose(self, condition: str, then: Callable[[], str], otherwise: Callable[[], str]) -> str:
+        """The result of one of two branches, decided at run time; either may read whatever was written before it."""
+        node = _node("If", [condition], [self._name("chosen")], "", {})
+        for name, build in (("then_branch", then), ("else_branch", otherwise)):
+            outer, self._nodes = self._nodes, []
+            result = helper.make_tensor_value_info(build(), TensorProto.FLOAT, None)
+            node.attribute.append(helper.make_attribute(name, helper.make_graph(self._nodes, name, [], [result])))
+            self._nodes = outer
+        self._nodes.append(node)
+        return str(node.output[0])
 
     def weight(self, name: str, array: npt.NDArray[np.generic]) -> str:
         array = np.ascontiguousarray(array)
@@ -61,6 +80,10 @@ class NodeWriter:
             tensor.external_data.add(key=key, value=str(value))
         self._tensors.append(tensor)
         return name
+
+    def _name(self, kind: str) -> str:
+        self._names += 1
+        return f"{kind}_{self._names}"
 
     def model(self, inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto]) -> onnx.ModelProto:
         graph = helper.make_graph(self._nodes, "decisions", inputs, outputs, self._tensors)

@@ -14,7 +14,7 @@ from ostraka_worker.build import builder, catalog, check
 from ostraka_worker.build.builder import build_file
 from ostraka_worker.build.checkpoint import Checkpoint, read_checkpoint
 from ostraka_worker.build.progress import Silent
-from ostraka_worker.engine import Prompt
+from ostraka_worker.engine import Line
 from ostraka_worker.onnx_engine import OnnxEngine
 from tests.unit.worker.build.conftest import Steps
 
@@ -146,7 +146,7 @@ def test_a_published_model_can_be_replaced_under_a_running_engine(
 ) -> None:
     target = tmp_path / "model"
     engine = OnnxEngine(build(tiny_gguf, target, Silent()).graph)
-    prompt = Prompt(np.array([1], np.uint32), np.array([5, 9, 70], np.uint32))
+    prompt = Line(np.array([1, 5, 9, 70], np.uint32))
     before = engine.run([prompt])
     build(tiny_gguf, target, steps, "int8")
     np.testing.assert_array_equal(engine.run([prompt]), before)

@@ -12,17 +12,18 @@ from ostraka_worker.build.catalog import PRECISIONS
 from ostraka_worker.build.checkpoint import read_checkpoint
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.build.reference import reference_logits
-from ostraka_worker.engine import Prompt
-from ostraka_worker.onnx_engine import OnnxEngine, pack
+from ostraka_worker.engine import Line, Memory
+from ostraka_worker.onnx_engine import OnnxEngine
+from ostraka_worker.packing import pack
 from tests.unit.worker.build.tiny import pieces
 
 
-def prompt(ids: list[int], shared: int = 0) -> Prompt:
+def prompt(ids: list[int], shared: int = 0) -> Line:
     array = np.array(ids, np.uint32)
-    return Prompt(array[:shared], array[shared:])
+    return Line(array)
 
 
-def random_prompts(count: int, longest: int = 60) -> list[Prompt]:
+def random_prompts(count: int, longest: int = 60) -> list[Line]:
     random = np.random.default_rng(3)
     lengths = random.integers(1, longest, count)
     return [prompt(random.integers(0, len(pieces()), length).tolist(), int(length) // 3) for length in lengths]
@@ -33,8 +34,9 @@ def test_telemetry_is_off() -> None:
 
 
 def test_packed_inputs() -> None:
-    inputs = pack([prompt([5, 6, 7], 2), prompt([8])])
-    assert {name: array.tolist() for name, array in inputs.items()} == {
+    packed = pack([prompt([5, 6, 7], 2), prompt([8])])
+    used = {name: packed.inputs[name].tolist() for name in ("token_ids", "pad", "unpad", "last", "ends", "longest")}
+    assert used == {
         "token_ids": [5, 6, 7, 8],
         "pad": [[0, 1, 2], [3, 0, 0]],
         "unpad": [0, 1, 2, 3],
@@ -42,7 +44,28 @@ def test_packed_inputs() -> None:
         "ends": [2, 0],
         "longest": 3,
     }
-    assert {array.dtype for array in inputs.values()} == {np.dtype(np.int32)}
+    assert not packed.inputs["resumes"]
+    assert packed.inputs["positions"].tolist() == [[0], [1], [2], [0]]
+
+
+def test_packed_inputs_of_a_tree_over_a_memory() -> None:
+    memory = Memory((np.zeros((9, 1), np.float32),))
+    root = Line(np.array([5, 6], np.uint32), memory, 3, is_answered=False)
+    packed = pack([root, Line(np.array([7], np.uint32), parent=0), Line(np.array([8], np.uint32), memory, 2)])
+    used = ("token_ids", "pad", "unpad", "last", "positions", "keys")
+    assert {name: packed.inputs[name].tolist() for name in used} == {
+        "token_ids": [5, 6, 7, 8],
+        "pad": [[0, 1], [2, 0], [3, 0]],
+        "unpad": [0, 1, 2, 4],
+        "last": [2, 3],
+        "positions": [[3], [4], [5], [2]],
+        "keys": [[0, 1, 2, 3, 4, 0], [0, 1, 2, 3, 4, 5], [0, 1, 6, 0, 0, 0]],
+    }
+    mask = packed.inputs["mask"][:, 0] == 0
+    assert mask[0].tolist() == [[True] * 4 + [False] * 2, [True] * 5 + [False]]
+    assert mask[1, 0].tolist() == [True] * 6
+    assert mask[2, 0].tolist() == [True] * 3 + [False] * 3
+    assert packed.past == ((memory, 3),)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -58,21 +81,12 @@ def test_answers_do_not_depend_on_batch_mates(tiny_folders: dict[str, ModelFolde
             np.testing.assert_array_equal(engine.run([prompts[i] for i in chosen]), alone[chosen])
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_where_a_prompt_is_split_does_not_matter(tiny_folders: dict[str, ModelFolder], precision: str) -> None:
-    engine = OnnxEngine(tiny_folders[precision].graph)
-    ids = list(range(3, 40))
-    logits = [engine.run([prompt(ids, shared)]) for shared in (0, 1, 20, 36)]
-    for other in logits[1:]:
-        np.testing.assert_array_equal(other, logits[0])
-
-
 @pytest.mark.parametrize(("precision", "most"), [("fp32", 1e-4), ("int8", 0.5)])
 def test_the_graph_agrees_with_the_reference(
     tiny_folders: dict[str, ModelFolder], tiny_gguf: Path, precision: str, most: float
 ) -> None:
     folder, prompts = tiny_folders[precision], random_prompts(16)
-    ids = [np.concatenate([one.prefix, one.suffix]) for one in prompts]
+    ids = [one.tokens for one in prompts]
     checkpoint = read_checkpoint(tiny_gguf, Silent())
     expected = reference_logits(checkpoint, ids, folder.spec.answer_token_ids, Silent())
     assert np.abs(OnnxEngine(folder.graph).run(prompts) - expected).max() < most

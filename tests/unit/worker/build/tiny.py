@@ -15,14 +15,21 @@ MERGES = (("Ġ", "t"), ("h", "e"), ("Ġt", "he"), ("i", "s"), ("Ġ", "is"))
 
 
 def write_tiny(
-    path: Path, *, architecture: str = "llama", extra: str = "", without: str = "", whole: str = "", pre: str = "smollm"
+    path: Path,
+    *,
+    architecture: str = "llama",
+    extra: str = "",
+    without: str = "",
+    whole: str = "",
+    pre: str = "smollm",
+    layers: int = LAYERS,
 ) -> Path:
     """`extra` and `without` name a tensor to add or to leave out, `whole` one to be of whole numbers."""
     writer = gguf.GGUFWriter(path, architecture)
-    _write_config(writer)
+    _write_config(writer, layers)
     _write_vocabulary(writer, pre)
     random = np.random.default_rng(7)
-    for name, shape in _shapes().items():
+    for name, shape in _shapes(layers).items():
         if name == without:
             continue
         tensor = random.normal(1.0 if "norm" in name else 0.0, 0.25, shape).astype(np.float32)
@@ -50,8 +57,8 @@ def pieces() -> list[str]:
     return [*SPECIAL, *sorted(ByteLevel.alphabet()), *(left + right for left, right in MERGES)]
 
 
-def _write_config(writer: gguf.GGUFWriter) -> None:
-    writer.add_block_count(LAYERS)
+def _write_config(writer: gguf.GGUFWriter, layers: int) -> None:
+    writer.add_block_count(layers)
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(HIDDEN)
     writer.add_feed_forward_length(WIDE)
@@ -73,7 +80,7 @@ def _write_vocabulary(writer: gguf.GGUFWriter, pre: str) -> None:
     writer.add_bos_token_id(1)
 
 
-def _shapes() -> dict[str, tuple[int, ...]]:
+def _shapes(count: int) -> dict[str, tuple[int, ...]]:
     key = HIDDEN // HEADS * KV_HEADS
     layer = {
         "attn_norm": (HIDDEN,),
@@ -86,5 +93,5 @@ def _shapes() -> dict[str, tuple[int, ...]]:
         "ffn_up": (WIDE, HIDDEN),
         "ffn_down": (HIDDEN, WIDE),
     }
-    layers = {f"blk.{index}.{name}.weight": shape for index in range(LAYERS) for name, shape in layer.items()}
+    layers = {f"blk.{index}.{name}.weight": shape for index in range(count) for name, shape in layer.items()}
     return {"token_embd.weight": (len(pieces()), HIDDEN), "output_norm.weight": (HIDDEN,)} | layers

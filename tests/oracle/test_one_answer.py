@@ -1,0 +1,118 @@
+"""An answer is the same, bit for bit, however it comes about: alone, in company, with a kept state or a part of one, in
+pieces, as a tree, by another worker, after a restart."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ostraka_shared.messages import Work
+from ostraka_shared.model_folder import ModelFolder
+from ostraka_worker import planner
+from ostraka_worker.build.builder import build_file
+from ostraka_worker.build.catalog import PRECISIONS
+from ostraka_worker.build.progress import Silent
+from ostraka_worker.inference import BatchRun
+from ostraka_worker.onnx_engine import OnnxEngine
+from ostraka_worker.snapshots import Snapshots
+from tests.oracle.requests import COUNT, Answers, answers_alone, make_works
+from tests.unit.worker.build.tiny import write_tiny
+
+
+class Bench:
+    """A model in one precision, the requests, and what each must be answered."""
+
+    def __init__(self, graph: Path, works: list[Work]) -> None:
+        self.graph = graph
+        self.engine = OnnxEngine(graph)
+        self.works = works
+        self.expected = answers_alone(self.engine, works)
+
+    def answer(self, batch: Sequence[int], budget: int, snapshots: Snapshots | None = None) -> Answers:
+        run = BatchRun([self.works[index] for index in batch], budget, snapshots)
+        for call in run.calls:
+            run.run(self.engine, call)
+        assert run.failures == {}
+        return run.answers()
+
+    def check(self, order: Sequence[int], most: int, budget: int, snapshots: Snapshots | None = None) -> None:
+        """In batches of up to `most` requests."""
+        for start in range(0, len(order), most):
+            batch = order[start : start + most]
+            assert self.answer(batch, budget, snapshots) == [self.expected[index] for index in batch]
+
+
+@pytest.fixture(scope="module", params=PRECISIONS)
+def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    folder = tmp_path_factory.mktemp("oracle")
+    source = write_tiny(folder / "small.gguf", layers=6)
+    built = build_file(source, folder / "model", "small", request.param, ("0", "1"), Silent())
+    return Bench(built.graph, make_works())
+
+
+def shuffled(seed: int, count: int = COUNT) -> list[int]:
+    return np.random.default_rng(seed).permutation(count).tolist()
+
+
+def test_the_requests_are_of_every_form(bench: Bench) -> None:
+    assert len(bench.works) >= 200
+    assert len({answers for each in bench.expected for answers in each}) > 300
+    assert {len(work.suffixes) for work in bench.works} == {1, 2, 3, 7}
+
+
+def test_alone_as_a_tree(bench: Bench) -> None:
+    bench.check(range(COUNT), 1, 256)
+
+
+@pytest.mark.parametrize(("most", "budget"), [(4, 64), (9, 256), (30, 1000)])
+def test_with_random_mates(bench: Bench, most: int, budget: int) -> None:
+    bench.check(shuffled(most), most, budget)
+
+
+@pytest.mark.parametrize("most_tokens", [300, 1200, 20_000])
+def test_cold_then_warm_with_states_that_come_and_go(bench: Bench, most_tokens: int) -> None:
+    snapshots = Snapshots(50, most_tokens)
+    for seed, most in ((1, 1), (2, 5), (3, 12)):
+        bench.check(shuffled(seed), most, 256, snapshots)
+    assert snapshots.counts.hits > COUNT
+    assert snapshots.counts.reused_tokens > 10_000
+
+
+def test_a_part_of_a_kept_state(bench: Bench) -> None:
+    """Only the longest states are asked about first, so that all others find a part of one, of any length."""
+    order = sorted(range(COUNT), key=lambda index: -bench.works[index].state_tokens)
+    snapshots = Snapshots(3, 20_000)
+    bench.check(order, 1, 256, snapshots)
+    assert snapshots.counts.hits > COUNT // 3
+
+
+@pytest.mark.parametrize("piece", [5, 48, 100])
+def test_in_pieces(bench: Bench, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "PIECE_TOKENS", piece)
+    bench.check(shuffled(piece)[:100], 3, 128, Snapshots(10, 2000))
+
+
+def test_by_another_worker(bench: Bench) -> None:
+    assert answers_alone(OnnxEngine(bench.graph), bench.works[:60]) == bench.expected[:60]
+    assert answers_alone(OnnxEngine(bench.graph, threads=2), bench.works[:60]) == bench.expected[:60]
+
+
+def test_after_a_restart(bench: Bench) -> None:
+    command = [sys.executable, "-m", "tests.oracle.requests", str(bench.graph)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=100)
+    assert [tuple(each) for each in json.loads(done.stdout)] == bench.expected
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_of_the_real_model(real_folders: dict[str, ModelFolder], precision: str) -> None:
+    bench = Bench(real_folders[precision].graph, make_works(24, 49_000))
+    snapshots = Snapshots(8, 3000)
+    bench.check(shuffled(5, 24), 6, 256)
+    bench.check(shuffled(6, 24), 1, 256, snapshots)
+    bench.check(shuffled(7, 24), 4, 128, snapshots)
+    assert snapshots.counts.hits > 10
