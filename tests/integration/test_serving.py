@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cluster import Cluster, wait_for
+from tests.cluster import Cluster, running, wait_for
 
 QUESTIONS = {
     "billing": {"type": "noul", "instructions": "Is this about billing?"},
@@ -116,6 +116,36 @@ def test_pages(cluster: Cluster, fake_model) -> None:
     assert (health["status"], health["model"], health["fingerprint"]) == ("ready", "fake-model", fake_model.fingerprint)
     assert [w["worker"] for w in health["workers"]] == ["w0", "w1"]
     assert "/v1/systemone" in cluster.client.get("/openapi.json").json()["paths"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "hits", "kept", "most"),
+    [
+        ([], 2, 2, (16, 8192)),
+        (["--state-cache=1"], 1, 1, (1, 8192)),
+        (["--state-cache-tokens=100"], 1, 1, (16, 100)),
+        (["--state-cache=0"], 0, 0, (0, 8192)),
+        (["--state-cache-tokens=0"], 0, 0, (0, 0)),
+    ],
+)
+def test_states_are_kept_as_many_as_asked_for(fake_model, flags, hits, kept, most) -> None:
+    """Two states of some 70 tokens in turn: with room for one, only what is asked again at once is found."""
+    first, second = "The first state, of forty characters or so.", "Another state, just as long as the one before."
+    with running(fake_model.path, "--workers=1", *flags) as cluster:
+        answers = {state: cluster.decide(state).content for state in (first, second)}
+        for state in (second, first):
+            assert cluster.decide(state).content == answers[state]
+        asked = 4 if most[0] and most[1] else 0
+
+        def counted():
+            counts = cluster.health()["engine"]["state_snapshots"]
+            return counts if counts["hits"] + counts["misses"] == asked and counts["max"] == most[0] else None
+
+        counts = wait_for(counted, "a beat tells of all requests")
+    assert (counts["hits"], counts["kept"], counts["max"], counts["max_tokens"]) == (hits, kept, *most)
+    assert list(counts) == ["kept", "max", "tokens", "max_tokens", "hits", "misses", "reused_tokens", "bytes"]
+    assert (counts["reused_tokens"] > 0) is (hits > 0)
+    assert (counts["bytes"] > 0) is (kept > 0)
 
 
 def test_metrics_count_what_happened(cluster: Cluster) -> None:
