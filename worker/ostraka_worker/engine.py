@@ -34,8 +34,10 @@ class Memory:
             into[first : first + len(part)] = part
 
     def cut(self, tokens: int) -> "Memory":
-        """A memory of exactly so many rows: itself where it is one."""
-        return self if tokens == self.tokens else Memory(tuple(part[:tokens].copy() for part in self.rows))
+        """A memory of so many rows: itself where a quarter more is all there is, since copying costs 5 % of reading."""
+        if self.tokens <= tokens * 5 // 4:
+            return self
+        return Memory(tuple(part[:tokens].copy() for part in self.rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

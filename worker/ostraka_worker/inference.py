@@ -95,8 +95,9 @@ class BatchRun:
                 for index in prompts:
                     self._answers[place][index] = value
         for place, step in call:
-            if state := self._readings[place].done(step):
-                self._snapshots.keep(self._works[place].prefix[: state.tokens * TOKEN_BYTES], state)
+            reading = self._readings[place]
+            if state := reading.done(step):
+                self._snapshots.keep(self._works[place].prefix[: reading.state_tokens * TOKEN_BYTES], state)
 
 
 def _places(call: Call) -> list[int]:

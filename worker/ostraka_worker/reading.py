@@ -29,6 +29,10 @@ class Reading:
         self._cached = cached
         self._read_state: Memory | None = None
 
+    @property
+    def state_tokens(self) -> int:
+        return self._request.state
+
     def memory_of(self, step: Step) -> Memory | None:
         """What the step resumes from."""
         return self._memories.get(step.owner, self._memories.get(None, self._cached)) if step.past else None

@@ -62,7 +62,7 @@ class Snapshots:
         return self.is_on and LEAST_PREFIX_TOKENS <= state_tokens <= self._most_tokens
 
     def keep(self, state: bytes, memory: Memory) -> None:
-        """A state that `wants` agreed to, and its memory, of just so many tokens."""
+        """A state that `wants` agreed to, and a memory that begins with it."""
         if state in self._memories:
             self._memories[state] = self._memories.pop(state)
             return

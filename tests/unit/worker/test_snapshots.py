@@ -133,3 +133,10 @@ def shared(one, other):
 
 def counts_are_whole(snapshots):
     return snapshots.counts.kept == len(snapshots._memories) == sum(map(len, snapshots._alike.values()))
+
+
+def test_a_memory_is_cut_only_where_much_of_it_would_be_waste():
+    made = memory(125)
+    assert made.cut(100) is made
+    assert made.cut(99).tokens == 99
+    assert made.cut(99).nbytes == 99 * ROW_BYTES
