@@ -15,6 +15,7 @@ CHUNK_TOKENS = 32
 """Where there are several lines the long ones are cut: padded to the longest, all would cost what it costs."""
 NOT_RESUMED: Inputs = {
     "resumes": np.array(False),  # noqa: FBT003
+    "gathers": np.array(False),  # noqa: FBT003
     "keys": np.zeros((1, 1), np.int32),
     "mask": np.zeros((1, 1, 1, 1), np.float32),
 }
@@ -84,6 +85,7 @@ def _resume(lines: Sequence[Line], starts: Int32s) -> tuple[Inputs, tuple[tuple[
         "ends": np.zeros(1, np.int32),
         "longest": np.array(1, np.int32),
         "resumes": np.array(True),  # noqa: FBT003
+        "gathers": np.array(not whole),
         "keys": keys,
         "mask": mask[:, None],
     }
