@@ -111,11 +111,6 @@ def method_not_allowed(allow: str) -> Problem:
     return _problem("method_not_allowed", f"This path takes {allow} only", {"allow": allow})
 
 
-def unsupported_media_type(expected: str) -> Problem:
-    """`expected`: the content types or encodings that are taken."""
-    return _problem("unsupported_media_type", f"A request's body should be sent as {expected}")
-
-
 def _retry_headers(retry_after_s: float | None) -> dict[str, str]:
     """The SDKs read milliseconds first; the standard header, in whole seconds, never asks to come back earlier."""
     if retry_after_s is None or not math.isfinite(retry_after_s):
