@@ -70,26 +70,31 @@ async def serve(config: GatewayConfig) -> None:
             timeout_graceful_shutdown=max(1, round(config.grace_s)),
         )
     )
+    listener = socket.socket(fileno=config.listen_fd)
     loop = asyncio.get_running_loop()
     for stop in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(stop, _stop, gateway, server)
+        loop.add_signal_handler(stop, _stop, gateway, server, listener)
     log.info(
         "serving", model=gateway.model.name, fingerprint=gateway.model.folder.fingerprint[:12], keys=gateway.keys.names
     )
-    await server.serve(sockets=[socket.socket(fileno=config.listen_fd)])
+    await server.serve(sockets=[listener])
     gateway.cluster.stop()
-    gateway.tokenizer_pool.shutdown(cancel_futures=True)
-    log.info("stopped", abandoned_requests=gateway.cluster.dispatcher.in_flight_requests)
+    for pool in (gateway.tokenizer_pool, gateway.large_body_pool):
+        pool.shutdown(cancel_futures=True)
+    log.info("stopped")
 
 
 def build_gateway(config: GatewayConfig) -> Gateway:
     model = ServedModel(open_folder(Path(config.model)), config.http.limits, config.http.name)
-    roster = Roster(config.cluster_id, model.folder.fingerprint, config.heartbeat_ms / 1000)
+    roster = Roster(
+        config.cluster_id, model.folder.fingerprint, config.heartbeat_ms / 1000, asyncio.get_running_loop().time()
+    )
     cluster = Cluster(roster, Metrics(), config.heartbeat_ms, config.queue_tokens)
     return Gateway(
         model=model,
         cluster=cluster,
         tokenizer_pool=ThreadPoolExecutor(config.tokenizer_threads, thread_name_prefix="tokenizer"),
+        large_body_pool=ThreadPoolExecutor(1, thread_name_prefix="large_body"),
         deadline_ms=config.deadline_ms,
         started=datetime.now(UTC).date().isoformat(),
         body_bytes=config.http.body_bytes,
@@ -107,11 +112,14 @@ class Server(uvicorn.Server):
         yield
 
 
-def _stop(gateway: Gateway, server: uvicorn.Server) -> None:
+def _stop(gateway: Gateway, server: uvicorn.Server, listener: socket.socket) -> None:
     """The first signal drains: not ready, no new connections, what is in flight is answered. The second leaves now."""
     if gateway.is_draining:
         server.force_exit = True
     gateway.is_draining = True
+    # The supervisor has the same socket open: closed here alone, clients would go on connecting, and wait for nobody.
+    with contextlib.suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
     server.should_exit = True
     log.info("draining", in_flight_requests=gateway.cluster.dispatcher.in_flight_requests)
 

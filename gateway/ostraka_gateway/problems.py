@@ -41,6 +41,7 @@ STATUS = {
     "request_too_slow": (408, "request_timeout"),
     "body_too_large": (413, "body_too_large"),
     "unsupported_media_type": (415, "unsupported_media_type"),
+    "client_left": (499, "client_left"),
     "headers_too_large": (431, "headers_too_large"),
 }
 """An error's code: its status, and the `error_type` clients see. Where the System One API's clients know a name for the
