@@ -19,6 +19,7 @@ from ostraka.children import Child
 from ostraka.cores import CoreLayout, plan_cores, read_machine
 from ostraka.embedded_model import embedded_model
 from ostraka.restarts import RestartPolicy
+from ostraka.signals import taken_signals
 from ostraka.supervisor import Supervisor
 from ostraka_gateway import auth
 from ostraka_gateway.config import DEFAULT_DEADLINE_MS, DEFAULT_QUEUE_TOKENS, GatewayConfig
@@ -85,9 +86,13 @@ def run(values: argparse.Namespace) -> int:
     log.info("model", name=folder.spec.name, precision=folder.spec.precision, path=str(folder.path))
     verify_folder(folder)
     log.info("cores", workers=len(layout.workers), layout=layout.notes)
-    with listen(config.host, config.port) as listener, private_run_dir(config.run_dir) as run_dir:
+    with (
+        taken_signals() as signals,
+        listen(config.host, config.port) as listener,
+        private_run_dir(config.run_dir) as run_dir,
+    ):
         os.sched_setaffinity(0, layout.gateway)
-        return build_supervisor(config, folder, layout, listener, run_dir).run()
+        return build_supervisor(config, folder, layout, listener, run_dir).run(signals)
 
 
 def find_model(config: ServeConfig) -> ModelFolder:
