@@ -105,6 +105,8 @@ class Supervisor:
         is_drained = self._phase is Phase.DRAINING_WORKERS or child is self._gateway
         if is_drained and not self._is_up:
             log.debug("child_stopped", child=child.name, code=code)
+            if child is self._gateway and code != "0":  # it left something unanswered
+                self._exit_code = EXIT_FAILED
             return
         child.schedule_restart(has_been_ready=self._has_served)
         log.warning("child_exited", child=child.name, code=code, in_a_row=child.policy.quick_deaths)

@@ -1,4 +1,4 @@
-"""`python -m ostraka_gateway`: one gateway process. Exit codes: 0 drained, 1 cannot serve."""
+"""`python -m ostraka_gateway`: one gateway process. Exit codes: 0 drained, 1 cannot serve, or did not answer all."""
 
 import asyncio
 import contextlib
@@ -35,6 +35,9 @@ from ostraka_shared.options import add_options, build_parser, read_settings
 log = structlog.get_logger()
 
 KEEP_ALIVE_S = 60
+EXIT_UNANSWERED = 1
+LAST_WORDS_S = 0.1
+"""For a response to be written, and to leave."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -47,14 +50,13 @@ def main(argv: list[str] | None = None) -> int:
     try:
         config = read_settings(GatewayConfig, values)
         check_endpoint(config.workers_at)
-        uvloop.run(serve(config))
+        return uvloop.run(serve(config))
     except (OstrakaError, OSError) as bad:
         log.error("cannot_serve", error=type(bad).__name__, detail=str(bad))
         return 1
-    return 0
 
 
-async def serve(config: GatewayConfig) -> None:
+async def serve(config: GatewayConfig) -> int:
     gateway = build_gateway(config)
     gateway.cluster.start(config.workers_at)
     server = Server(
@@ -67,7 +69,7 @@ async def serve(config: GatewayConfig) -> None:
             access_log=False,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=max(1, round(config.grace_s)),
+            timeout_graceful_shutdown=max(1, int(config.grace_s)),
         )
     )
     listener = socket.socket(fileno=config.listen_fd)
@@ -78,10 +80,15 @@ async def serve(config: GatewayConfig) -> None:
         "serving", model=gateway.model.name, fingerprint=gateway.model.folder.fingerprint[:12], keys=gateway.keys.names
     )
     await server.serve(sockets=[listener])
+    unanswered = [task for task in server.server_state.tasks if not task.done()]
+    if unanswered:  # the grace period is over, and each of these is just being told so
+        await asyncio.wait(unanswered, timeout=LAST_WORDS_S)
+        await asyncio.sleep(LAST_WORDS_S)
     gateway.cluster.stop()
     for pool in (gateway.tokenizer_pool, gateway.large_body_pool):
         pool.shutdown(cancel_futures=True)
-    log.info("stopped")
+    log.info("stopped", unanswered_requests=len(unanswered))
+    return EXIT_UNANSWERED if unanswered else 0
 
 
 def build_gateway(config: GatewayConfig) -> Gateway:

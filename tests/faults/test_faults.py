@@ -298,6 +298,7 @@ def test_the_end_of_the_grace_period_is_told_in_json(fake_model) -> None:
         response = asked.response()
         assert (response.status_code, response.json()["detail"]["error_type"]) == (503, "draining")
         assert response.headers["x-typesafe-request-id"]
+        assert cluster.process.wait(20) == 1
 
 
 def test_a_cluster_that_was_paused_as_a_whole_loses_no_worker(cluster: Cluster) -> None:
