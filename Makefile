@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest
 
-.PHONY: serve test check unit e2e faults bench conformance openapi format clean
+.PHONY: serve test check e2e faults bench conformance openapi format clean
 
 serve: $(VENV)/.installed        ## install, get and build the embedded model, serve on 127.0.0.1:8017
 	$(BIN)/ostraka serve $(FLAGS)

@@ -33,7 +33,7 @@ GOLDEN: dict[str, Message] = {
     ),
     "welcome": Welcome(heartbeat_ms=500),
     "refused": Refused(code="wrong_cluster", message="this gateway serves cluster 'θόλος'"),
-    "ready": Ready(engine="onnxruntime 1.31.1", credit_tokens=512),
+    "ready": Ready(engine="onnxruntime 1.31.1", credit_tokens=512, tokens_per_s=1250.0),
     "work": Work(
         request_id="req_0123456789abcdef01234567",
         attempt=2,

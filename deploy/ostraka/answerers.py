@@ -5,9 +5,10 @@ import json
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
-from threading import local
+from queue import SimpleQueue
+from threading import Thread, local
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -113,17 +114,36 @@ class Server:
         self._mine = local()
 
     def answer(self, bodies: Iterable[bytes]) -> Iterator[Outcome]:
+        """Daemon threads, unlike a ThreadPoolExecutor's: the end, as by Ctrl-C, waits for no running request."""
         begun: deque[Future[Outcome]] = deque()
-        with ThreadPoolExecutor(self._concurrency) as pool:
-            try:
-                for body in bodies:
-                    begun.append(pool.submit(self._ask, body))
-                    if len(begun) >= WINDOW * self._concurrency:
-                        yield begun.popleft().result()
-                while begun:
+        asked: SimpleQueue[tuple[bytes, Future[Outcome]] | None] = SimpleQueue()
+        threads = 0
+        try:
+            for body in bodies:
+                begun.append(Future())
+                asked.put((body, begun[-1]))
+                if threads < self._concurrency:
+                    Thread(target=self._ask_each, args=(asked,), daemon=True).start()
+                    threads += 1
+                if len(begun) >= WINDOW * self._concurrency:
                     yield begun.popleft().result()
-            finally:
-                pool.shutdown(cancel_futures=True)
+            while begun:
+                yield begun.popleft().result()
+        finally:
+            for future in begun:
+                future.cancel()
+            for _ in range(threads):
+                asked.put(None)
+
+    def _ask_each(self, asked: "SimpleQueue[tuple[bytes, Future[Outcome]] | None]") -> None:
+        while one := asked.get():
+            body, future = one
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(self._ask(body))
+            except Exception as bad:  # noqa: BLE001  raised again where the outcome is waited for
+                future.set_exception(bad)
 
     def _ask(self, body: bytes) -> Outcome:
         """Busy and away are tried again; any other answer is the outcome."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from ostraka.restarts import RestartPolicy
+from ostraka.signals import TAKEN
 
 log = structlog.get_logger()
 
@@ -49,13 +50,20 @@ class Child:
         self.incarnation += 1
         self.started = time.monotonic()
         self.restart_at = None
-        self.process = subprocess.Popen(
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN)  # until it has handlers of its own: ours would tell us
+        try:
+            self.process = self._popen()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def _popen(self) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
             [sys.executable, *self.command(self.incarnation)],
             stdin=subprocess.DEVNULL,
             pass_fds=self.pass_fds,
             env={name: value for name, value in os.environ.items() if name not in self.withheld} | CHILD_ENVIRONMENT,
             process_group=0,  # Ctrl-C is for the supervisor, which drains in order
-            preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509  this process has one thread
+            preexec_fn=die_with(os.getpid()),  # noqa: PLW1509  this process has one thread
         )
 
     def reap(self) -> int | None:
@@ -78,11 +86,20 @@ class Child:
             self.process.send_signal(number)
 
 
-def _die_with(parent: int) -> Callable[[], None]:
-    """To run in the child before it becomes its program: killed when the parent dies, even of kill -9."""
+def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
+    """To run in the child before it becomes its program: sent `number` when the parent dies, even of kill -9.
+
+    It then starts as from a shell: subprocess restores SIGPIPE only, and exec keeps what is ignored or blocked.
+    """
 
     def hook() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if _libc.prctl(_PR_SET_PDEATHSIG, number) != 0:
+            os.write(
+                2, b"ostraka: prctl(PR_SET_PDEATHSIG) fails here, and a child that may outlive us is not started\n"
+            )
+            os._exit(1)
+        for each in TAKEN:
+            signal.signal(each, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         if os.getppid() != parent:  # it died in between
             os._exit(1)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from ostraka.answerers import Answerer, LocalModel, Server
 from ostraka.decide_lines import decide_lines
-from ostraka.embedded_model import embedded_model
+from ostraka.embedded_model import find_model
 from ostraka_gateway.served_model import ServedModel
 from ostraka_shared.errors import ConfigError
-from ostraka_shared.model_folder import ModelFolder, open_folder
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
 from ostraka_worker.config import DEFAULT_BATCH_TOKENS
 
@@ -61,13 +60,8 @@ def _find_answerer(values: argparse.Namespace) -> Answerer:
             raise ConfigError(f"--{name} must be at least 1, not {getattr(values, name)}")
     if values.server:
         return Server(values.server, values.concurrency, os.environ.get("JEV_API_KEY"))
-    return LocalModel(ServedModel(_find_model(values)), values.threads, DEFAULT_BATCH_TOKENS)
-
-
-def _find_model(values: argparse.Namespace) -> ModelFolder:
-    if values.model:
-        return open_folder(Path(values.model).expanduser())
-    return embedded_model(values.cache_dir, values.precision)
+    folder = find_model(values.model, values.cache_dir, values.precision)
+    return LocalModel(ServedModel(folder), values.threads, DEFAULT_BATCH_TOKENS)
 
 
 def _read(source: str) -> bytes:

@@ -24,12 +24,14 @@ def decide_lines(source: str, output: Path | None, find_answerer: Callable[[], A
         if total is not None:
             lines.seek(0)
         bodies = islice(_bodies(lines), done, None)
+        # Before the bar, whose thread a build's fork should not meet.
+        outcomes = find_answerer().answer(bodies)
         bar = files.enter_context(
             # Only a person at a terminal wants it.
             tqdm(total=total, initial=done, unit="request", disable=None, file=sys.stderr, smoothing=0.05)
         )
         answered = refused = 0
-        for outcome in find_answerer().answer(bodies):
+        for outcome in outcomes:
             sink.write(outcome.body + b"\n")
             sink.flush()
             answered += 1

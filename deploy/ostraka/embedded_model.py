@@ -1,17 +1,68 @@
-"""The embedded model for a command: found in the cache, or built there first."""
+"""The model a command asks for: a folder, or the embedded one, found in the cache or built there first.
 
+A child builds it: the builder's memory and threads (tqdm starts one) are not for a process that goes on and forks.
+"""
+
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
-from ostraka_shared.model_folder import ModelFolder
+from ostraka.children import die_with
+from ostraka_shared.errors import ModelError
+from ostraka_shared.model_folder import ModelFolder, open_folder
 from ostraka_worker.build.catalog import find_embedded
 
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
 
-def embedded_model(cache_dir: str, precision: str) -> ModelFolder:
-    """Raises ModelError. The builder's packages (0.4 s of imports) are loaded only where it has something to do."""
+
+def find_model(model: str | None, cache_dir: str, precision: str) -> ModelFolder:
+    """Raises ModelError; SystemExit where a build failed and has said why in a line of its own."""
+    if model:
+        return open_folder(Path(model).expanduser())
     place = Path(cache_dir).expanduser()
     if folder := find_embedded(place, precision):
         return folder
-    from ostraka_worker.build.builder import ensure_embedded  # noqa: PLC0415
-    from ostraka_worker.build.progress import for_stderr  # noqa: PLC0415
+    _build(place, precision)
+    if folder := find_embedded(place, precision):
+        return folder
+    raise ModelError(f"the embedded model was built in {place} and is not there: build it again")
 
-    return ensure_embedded(place, precision, for_stderr())
+
+def _build(cache_dir: Path, precision: str) -> None:
+    flags = ["--precision", precision, "--cache-dir", str(cache_dir)]
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        code = _run([sys.executable, "-m", "ostraka", "model", "build", *flags])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if code < 0:
+        raise ModelError(f"the build was ended by {signal.Signals(-code).name}: is there memory enough?")
+    if code:
+        raise SystemExit(EXIT_INTERRUPTED if code == EXIT_INTERRUPTED else 1)
+
+
+def _run(command: list[str]) -> int:
+    """Interrupted where we are, or where we die, it puts its half-made folder away."""
+    building = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+        # Our variables are about this command; what the build needs are its flags.
+        env={name: value for name, value in os.environ.items() if not name.startswith("OSTRAKA_")},
+        process_group=0,  # Ctrl-C reaches it once, by us
+        preexec_fn=die_with(os.getpid(), signal.SIGINT),  # noqa: PLW1509  this process has one thread
+    )
+    try:
+        return building.wait()
+    except (KeyboardInterrupt, SystemExit):
+        building.send_signal(signal.SIGINT)
+        building.wait()
+        raise
+
+
+def _end(_number: int, _frame: object) -> None:
+    """Not left to the default, which a container's first process does not have."""
+    raise SystemExit(EXIT_TERMINATED)

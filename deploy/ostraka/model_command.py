@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from ostraka_shared.errors import ConfigError, EngineFailed, ModelError, OstrakaError
+from ostraka_shared.errors import ConfigError, EngineFailed, ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
 from ostraka_worker.build.builder import DEFAULT_ANSWERS, build_embedded, build_file
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, EMBEDDED_NAME, PRECISIONS, model_path
@@ -36,9 +36,6 @@ def run(args: argparse.Namespace) -> int:
     commands = {"build": _build, "list": _list, "verify": _verify}
     try:
         return commands[args.model_command](args)
-    except (OstrakaError, OSError) as bad:
-        sys.stderr.write(f"ostraka: {bad}\n")
-        return 1
     except KeyboardInterrupt:
         sys.stderr.write("ostraka: interrupted; nothing half-made was kept\n")
         return 130

@@ -17,8 +17,9 @@ import structlog
 
 from ostraka.children import Child
 from ostraka.cores import CoreLayout, plan_cores, read_machine
-from ostraka.embedded_model import embedded_model
+from ostraka.embedded_model import find_model
 from ostraka.restarts import RestartPolicy
+from ostraka.signals import taken_signals
 from ostraka.supervisor import Supervisor
 from ostraka_gateway import auth
 from ostraka_gateway.config import DEFAULT_DEADLINE_MS, DEFAULT_QUEUE_TOKENS, GatewayConfig
@@ -27,7 +28,7 @@ from ostraka_gateway.open_files import allow_open_files
 from ostraka_shared.addresses import check_endpoint, ipc_endpoint
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.logs import configure_logs
-from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
+from ostraka_shared.model_folder import ModelFolder, verify_folder
 from ostraka_shared.options import add_options, check_at_least, group, option, read_settings, to_flags
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
 from ostraka_worker.config import DEFAULT_BATCH_TOKENS, StateCacheConfig, WorkerConfig
@@ -82,19 +83,17 @@ def run(values: argparse.Namespace) -> int:
     allow_open_files(config.http.connections)
     with listen(config.host, config.port):
         pass  # a taken port is said before minutes of building, not after
-    folder = find_model(config)
+    folder = find_model(config.model, config.cache_dir, config.precision)
     log.info("model", name=folder.spec.name, precision=folder.spec.precision, path=str(folder.path))
     verify_folder(folder)
     log.info("cores", workers=len(layout.workers), layout=layout.notes)
-    with listen(config.host, config.port) as listener, private_run_dir(config.run_dir) as run_dir:
+    with (
+        taken_signals() as signals,
+        listen(config.host, config.port) as listener,
+        private_run_dir(config.run_dir) as run_dir,
+    ):
         os.sched_setaffinity(0, layout.gateway)
-        return build_supervisor(config, folder, layout, listener, run_dir).run()
-
-
-def find_model(config: ServeConfig) -> ModelFolder:
-    if config.model is not None:
-        return open_folder(Path(config.model).expanduser())
-    return embedded_model(config.cache_dir, config.precision)
+        return build_supervisor(config, folder, layout, listener, run_dir).run(signals)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,8 @@
         └── a child that cannot be kept up ──► everything is ended ──► exit 1
     a second signal, or the grace period's end: what is left is killed
 
-One thread, one wait: signals are blocked and taken one by one, so nothing happens at a place not written here.
+One thread, one wait: signals come as bytes and are taken there one by one, so nothing happens at a place not written
+here. A worker that dies while the gateway drains is still replaced: it may hold the requests that are waited for.
 """
 
 import http.client
@@ -17,10 +18,10 @@ from enum import Enum, auto
 import structlog
 
 from ostraka.children import Child
+from ostraka.signals import TakenSignals
 
 log = structlog.get_logger()
 
-SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 STARTING_POLL_S = 0.1
 SERVING_POLL_S = 1.0
 PROBE_TIMEOUT_S = 0.5
@@ -49,36 +50,40 @@ class Supervisor:
         self._begun = time.monotonic()
         self._drain_ends = float("inf")
         self._shown: tuple[int, int] | None = None
+        self._has_served = False
         self._exit_code = 0
 
-    def run(self) -> int:
+    def run(self, signals: TakenSignals) -> int:
         """Until told to stop, or until a child cannot be kept up. Returns the exit code."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             for child in self._children():
                 self._start(child)
-            while any(child.is_running for child in self._children()) or self._phase in (Phase.STARTING, Phase.SERVING):
-                self._turn()
+            while self._is_up or any(child.is_running for child in self._children()):
+                self._turn(signals)
         finally:
             self._kill_all()
         log.info("stopped", exit_code=self._exit_code)
         return self._exit_code
 
+    @property
+    def _is_up(self) -> bool:
+        return self._phase in (Phase.STARTING, Phase.SERVING)
+
     def _children(self) -> list[Child]:
         return [self._gateway, *self._workers]
 
-    def _turn(self) -> None:
-        found = signal.sigtimedwait(SIGNALS, self._wait_s())
-        if found and found.si_signo != signal.SIGCHLD:
-            self._on_stop_signal(signal.Signals(found.si_signo))
+    def _turn(self, signals: TakenSignals) -> None:
+        found = signals.wait(self._wait_s())
+        if found and found != signal.SIGCHLD:
+            self._on_stop_signal(found)
         for child in self._children():
             if (code := child.reap()) is not None:
                 self._on_exit(child, _describe_exit(code))
+        if self._phase is Phase.DRAINING_GATEWAY and not self._gateway.is_running:
+            self._drain_workers()
         self._start_due()
         if self._phase is Phase.STARTING:
             self._show_progress()
-        if self._phase is Phase.DRAINING_GATEWAY and not self._gateway.is_running:
-            self._drain_workers()
         if time.monotonic() >= self._drain_ends:
             log.warning("grace_period_over", still_running=[c.name for c in self._children() if c.is_running])
             self._exit_code = EXIT_FAILED
@@ -97,12 +102,15 @@ class Supervisor:
             self._on_exit(child, str(bad))
 
     def _on_exit(self, child: Child, code: str) -> None:
-        if self._phase in (Phase.DRAINING_GATEWAY, Phase.DRAINING_WORKERS):
+        is_drained = self._phase is Phase.DRAINING_WORKERS or child is self._gateway
+        if is_drained and not self._is_up:
             log.debug("child_stopped", child=child.name, code=code)
+            if child is self._gateway and code != "0":  # it left something unanswered
+                self._exit_code = EXIT_FAILED
             return
-        child.schedule_restart(has_been_ready=self._phase is Phase.SERVING)
+        child.schedule_restart(has_been_ready=self._has_served)
         log.warning("child_exited", child=child.name, code=code, in_a_row=child.policy.quick_deaths)
-        if self._gateway.is_given_up or all(worker.is_given_up for worker in self._workers):
+        if self._is_up and (self._gateway.is_given_up or all(worker.is_given_up for worker in self._workers)):
             log.error("cannot_keep_up", child=child.name, hint="its own lines above say why")
             self._exit_code = EXIT_FAILED
             self._start_drain()
@@ -114,7 +122,7 @@ class Supervisor:
                 self._start(child)
 
     def _on_stop_signal(self, number: signal.Signals) -> None:
-        if self._phase in (Phase.STARTING, Phase.SERVING):
+        if self._is_up:
             log.info("stopping", signal=number.name, grace_s=self._grace_s)
             self._start_drain()
         else:
@@ -126,17 +134,18 @@ class Supervisor:
         """The gateway first: it takes nothing new and waits for its answers, which the workers still give."""
         self._phase = Phase.DRAINING_GATEWAY
         self._drain_ends = time.monotonic() + self._grace_s
-        for child in self._children():
-            child.restart_at = None
+        self._gateway.restart_at = None
         self._gateway.send(signal.SIGTERM)
 
     def _drain_workers(self) -> None:
         self._phase = Phase.DRAINING_WORKERS
         for worker in self._workers:
+            worker.restart_at = None
             worker.send(signal.SIGTERM)
 
     def _kill_all(self) -> None:
         for child in self._children():
+            child.restart_at = None
             child.send(signal.SIGKILL)
             if child.process:
                 child.process.wait()
@@ -151,6 +160,7 @@ class Supervisor:
         log.info("workers_loading" if ready < wanted else "workers_ready", ready=ready, of=wanted)
         if ready >= wanted:
             self._phase = Phase.SERVING
+            self._has_served = True
             log.info("listening", url=self._url, startup_s=round(time.monotonic() - self._begun, 2))
 
     def _count_ready(self) -> int | None:

@@ -1,4 +1,4 @@
-"""`python -m ostraka_gateway`: one gateway process. Exit codes: 0 drained, 1 cannot serve."""
+"""`python -m ostraka_gateway`: one gateway process. Exit codes: 0 drained, 1 cannot serve, or did not answer all."""
 
 import asyncio
 import contextlib
@@ -35,6 +35,9 @@ from ostraka_shared.options import add_options, build_parser, read_settings
 log = structlog.get_logger()
 
 KEEP_ALIVE_S = 60
+EXIT_UNANSWERED = 1
+LAST_WORDS_S = 0.1
+"""For a response to be written, and to leave."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -47,14 +50,13 @@ def main(argv: list[str] | None = None) -> int:
     try:
         config = read_settings(GatewayConfig, values)
         check_endpoint(config.workers_at)
-        uvloop.run(serve(config))
+        return uvloop.run(serve(config))
     except (OstrakaError, OSError) as bad:
         log.error("cannot_serve", error=type(bad).__name__, detail=str(bad))
         return 1
-    return 0
 
 
-async def serve(config: GatewayConfig) -> None:
+async def serve(config: GatewayConfig) -> int:
     gateway = build_gateway(config)
     gateway.cluster.start(config.workers_at)
     server = Server(
@@ -67,29 +69,39 @@ async def serve(config: GatewayConfig) -> None:
             access_log=False,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=max(1, round(config.grace_s)),
+            timeout_graceful_shutdown=max(1, int(config.grace_s)),
         )
     )
+    listener = socket.socket(fileno=config.listen_fd)
     loop = asyncio.get_running_loop()
     for stop in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(stop, _stop, gateway, server)
+        loop.add_signal_handler(stop, _stop, gateway, server, listener)
     log.info(
         "serving", model=gateway.model.name, fingerprint=gateway.model.folder.fingerprint[:12], keys=gateway.keys.names
     )
-    await server.serve(sockets=[socket.socket(fileno=config.listen_fd)])
+    await server.serve(sockets=[listener])
+    unanswered = [task for task in server.server_state.tasks if not task.done()]
+    if unanswered:  # the grace period is over, and each of these is just being told so
+        await asyncio.wait(unanswered, timeout=LAST_WORDS_S)
+        await asyncio.sleep(LAST_WORDS_S)
     gateway.cluster.stop()
-    gateway.tokenizer_pool.shutdown(cancel_futures=True)
-    log.info("stopped", abandoned_requests=gateway.cluster.dispatcher.in_flight_requests)
+    for pool in (gateway.tokenizer_pool, gateway.large_body_pool):
+        pool.shutdown(cancel_futures=True)
+    log.info("stopped", unanswered_requests=len(unanswered))
+    return EXIT_UNANSWERED if unanswered else 0
 
 
 def build_gateway(config: GatewayConfig) -> Gateway:
     model = ServedModel(open_folder(Path(config.model)), config.http.limits, config.http.name)
-    roster = Roster(config.cluster_id, model.folder.fingerprint, config.heartbeat_ms / 1000)
+    roster = Roster(
+        config.cluster_id, model.folder.fingerprint, config.heartbeat_ms / 1000, asyncio.get_running_loop().time()
+    )
     cluster = Cluster(roster, Metrics(), config.heartbeat_ms, config.queue_tokens)
     return Gateway(
         model=model,
         cluster=cluster,
         tokenizer_pool=ThreadPoolExecutor(config.tokenizer_threads, thread_name_prefix="tokenizer"),
+        large_body_pool=ThreadPoolExecutor(1, thread_name_prefix="large_body"),
         deadline_ms=config.deadline_ms,
         started=datetime.now(UTC).date().isoformat(),
         body_bytes=config.http.body_bytes,
@@ -107,11 +119,14 @@ class Server(uvicorn.Server):
         yield
 
 
-def _stop(gateway: Gateway, server: uvicorn.Server) -> None:
+def _stop(gateway: Gateway, server: uvicorn.Server, listener: socket.socket) -> None:
     """The first signal drains: not ready, no new connections, what is in flight is answered. The second leaves now."""
     if gateway.is_draining:
         server.force_exit = True
     gateway.is_draining = True
+    # The supervisor has the same socket open: closed here alone, clients would go on connecting, and wait for nobody.
+    with contextlib.suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
     server.should_exit = True
     log.info("draining", in_flight_requests=gateway.cluster.dispatcher.in_flight_requests)
 

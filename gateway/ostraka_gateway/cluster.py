@@ -41,10 +41,12 @@ class Cluster:
         self.dispatcher = Dispatcher(roster, metrics, self._socket.send, self._on_unreachable, queue_tokens)
         metrics.watch(roster, lambda: (self.dispatcher.queued_requests, self.dispatcher.queued_tokens))
         self._judge_timer: asyncio.TimerHandle | None = None
+        self._judge_due = 0.0
         self._garbage_reasons: set[str] = set()
 
     def start(self, endpoint: str) -> None:
         self._socket.bind(endpoint)
+        self._judge_due = asyncio.get_running_loop().time()
         self._judge()
 
     def stop(self) -> None:
@@ -116,20 +118,26 @@ class Cluster:
         if reason != "bye":
             self.metrics.lost_workers.labels(reason).inc()
             log.warning("worker_lost", worker=worker.hello.worker_id, reason=reason, held_requests=len(worker.held))
-        self.dispatcher.take_back(worker, reason, is_crash=reason != "bye")
+        self.dispatcher.take_back(worker, reason)
         self.dispatcher.pump()
 
     def _on_unreachable(self, worker: Worker) -> None:
         self._lose(worker, "unreachable")
 
     def _judge(self) -> None:
-        # First what has arrived: if this process itself was stopped, its workers were not silent.
         loop = asyncio.get_running_loop()
-        self._socket.take_arrived()
-        for worker in self.roster.judge(loop.time()):
-            self._watch.kill(worker.identity)
-            self._lose(worker, "silent")
-        self._judge_timer = loop.call_later(self._heartbeat_ms / 1000 / JUDGE_PER_HEARTBEAT, self._judge)
+        now = loop.time()
+        try:
+            self._socket.take_arrived()
+            # Stopped together (a suspended machine, a paused container), this process may be the first to move again.
+            if (late_s := now - self._judge_due) > self._heartbeat_ms / 1000:
+                self.roster.forgive(late_s)
+            for worker in self.roster.judge(now):
+                self._watch.kill(worker.identity)
+                self._lose(worker, "silent")
+        finally:
+            self._judge_due = now + self._heartbeat_ms / 1000 / JUDGE_PER_HEARTBEAT
+            self._judge_timer = loop.call_at(self._judge_due, self._judge)
 
     def _on_garbage(self, identity: bytes, bad: WireError) -> None:
         """Counted each time, logged once a reason: a broken peer must not fill the disk."""

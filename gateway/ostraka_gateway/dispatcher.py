@@ -31,6 +31,8 @@ FRAME_BYTES = 1024
 FRAME_BYTES_A_SUFFIX = 5
 """What MessagePack adds: to a frame at most, and to each byte string."""
 MAX_CRASHES = 2
+CRASH_REASONS = frozenset({"exit", "silent"})
+"""Of a worker's loss. Any other is no fault of what it held: it said BYE, joined anew, or its link was cut."""
 ALONE_TOKENS = 1 << 62
 """No worker has credit for so many beside another request."""
 REPLACEMENT_S = 10.0
@@ -61,11 +63,12 @@ class Pending:
     worker: Worker | None = None
     attempt: int = 0
     crashes: int = 0
+    runs_alone: bool = False
 
     @property
     def claimed_tokens(self) -> int:
         """What a worker must have room for."""
-        return ALONE_TOKENS if self.crashes else self.tokens
+        return ALONE_TOKENS if self.runs_alone else self.tokens
 
     def next_attempt(self, now: float) -> Work:
         self.attempt += 1
@@ -160,19 +163,14 @@ class Dispatcher:
         else:
             pending.future.set_exception(errors.EngineFailed(failed.message))
 
-    def take_back(self, worker: Worker, reason: str, *, is_crash: bool) -> None:
-        """What a lost worker held waits again, in its old order, before all that came later.
-
-        A process's last STARTED may die with it. Then any that it held may have been running: each runs alone next
-        time, which harms no innocent one.
-        """
-        started = worker.started or (worker.held if reason == "exit" else ())
-        suspects = set(started) if is_crash else set()
+    def take_back(self, worker: Worker, reason: str) -> None:
+        """What a lost worker held waits again, in its old order, before all that came later."""
+        is_crash = reason in CRASH_REASONS
         held = [pending for request_id in worker.held if (pending := self._pending.get(request_id))]
         for pending in reversed([each for each in held if each.worker is worker and not each.future.done()]):
             pending.worker = None
-            if pending.request_id in suspects:
-                pending.crashes += 1
+            if is_crash:
+                self._blame(worker, pending)
             if pending.crashes >= MAX_CRASHES:
                 log.error("poisoned_request", request=pending.request_id, tokens=pending.tokens)
                 pending.future.set_exception(
@@ -181,6 +179,19 @@ class Dispatcher:
                 continue
             self._metrics.redispatched.labels(reason).inc()
             self._enqueue(pending, first=True)
+
+    def abandon(self, request_id: str) -> None:
+        """Its client has gone. What waits is dropped; what a worker holds is answered to nobody."""
+        if (pending := self._pending.get(request_id)) and not pending.future.done():
+            pending.future.set_exception(errors.ClientLeft("the client closed the connection"))
+
+    def _blame(self, worker: Worker, pending: Pending) -> None:
+        """Of a request in a crash, what is known: that it was running, or just that it may have been, because a
+        process's last STARTED may die with it. In doubt it runs alone next time, which harms no innocent one; held
+        alone, it was the one."""
+        was_running = pending.request_id in worker.started or (not worker.started and len(worker.held) == 1)
+        pending.crashes += was_running
+        pending.runs_alone = pending.runs_alone or was_running or not worker.started
 
     def _first_waiting(self) -> Pending | None:
         while self._queue and self._queue[0].future.done():  # expired or cancelled in this very turn of the event loop
@@ -199,7 +210,7 @@ class Dispatcher:
         if not self._send(worker.identity, pending.next_attempt(asyncio.get_running_loop().time())):
             return False
         self._turn += 1
-        claimed = max(pending.tokens, worker.credit_tokens) if pending.crashes else pending.tokens
+        claimed = max(pending.tokens, worker.credit_tokens) if pending.runs_alone else pending.tokens
         worker.hold(pending.request_id, claimed, self._turn)
         pending.worker = worker
         return True

@@ -1,5 +1,5 @@
-"""What uvicorn leaves open, closed: how long a request may take to arrive, how much may come before its body, how many
-connections there may be; and JSON for a client that does not speak HTTP."""
+"""What uvicorn leaves open, closed: how long a request may take to arrive and an answer to be read, how much may come
+before a body, how many connections there may be; and JSON for a client that does not speak HTTP."""
 
 import asyncio
 from typing import Any, ClassVar
@@ -10,10 +10,12 @@ from uvicorn.server import ServerState
 
 from ostraka_gateway.open_files import CROWDED_CONNECTIONS
 from ostraka_gateway.problems import from_error
+from ostraka_gateway.unread_answers import UnreadAnswers
 from ostraka_shared.errors import HeadersTooLarge, OstrakaError, RequestTooSlow, Unreadable
 
 HEAD_BYTES_MAX = 64 * 1024
-"""Of request line and headers; most servers take 8 to 64 kB."""
+"""Of path and headers; most servers take 8 to 64 kB."""
+HEADER_MARKS = len(": \r\n")
 
 
 def protocol_for(read_timeout_s: float, connections: int) -> type[HttpToolsProtocol]:
@@ -21,8 +23,36 @@ def protocol_for(read_timeout_s: float, connections: int) -> type[HttpToolsProto
     return type("Protocol", (BoundedProtocol,), {"read_timeout_s": read_timeout_s, "connections_max": connections})
 
 
-class BoundedProtocol(HttpToolsProtocol):
+class PlainProtocol(HttpToolsProtocol):
+    """HTTP and nothing else, whatever packages are installed; and answers that are read, or the connection's end."""
+
     read_timeout_s: ClassVar[float]
+    _unread: UnreadAnswers
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._unread = UnreadAnswers(self.loop, transport, self.read_timeout_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unread.stop()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._unread.watch()
+        super().pause_writing()
+
+    def on_response_complete(self) -> None:
+        self._unread.count_answer()
+        super().on_response_complete()
+
+    def _should_upgrade(self) -> bool:
+        return False
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """None: it is answered as if it had not asked, as RFC 9110 has it, and any stranger may ask."""
+
+
+class BoundedProtocol(PlainProtocol):
     connections_max: ClassVar[int]
 
     def __init__(
@@ -34,7 +64,7 @@ class BoundedProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._is_in_head = False
-        self._head_bytes = 0
+        self._head_bytes = self._unfinished_bytes = 0
         self._arrival: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -55,16 +85,25 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if was_in_head and self._is_in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES_MAX:
-                self._refuse(HeadersTooLarge(f"a request's headers should have at most {HEAD_BYTES_MAX} bytes"))
+            self._unfinished_bytes += len(data)
+            if self._unfinished_bytes > HEAD_BYTES_MAX:
+                self._refuse(headers_too_large())
         elif self._arrival is None and not self._is_busy:
             self._await_arrival()  # uvicorn's own timer stopped at the first byte, be it of nothing
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._is_in_head, self._head_bytes = True, 0
+        self._is_in_head = True
+        self._head_bytes = self._unfinished_bytes = 0
         self._await_arrival()
+
+    def on_url(self, url: bytes) -> None:
+        self._count_head(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count_head(len(name) + len(value) + HEADER_MARKS)
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
@@ -75,7 +114,16 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  uvicorn's, in plain text
-        self._refuse(Unreadable("this is not HTTP/1.1 as this server reads it"))
+        if self._head_bytes > HEAD_BYTES_MAX:
+            self._refuse(headers_too_large())
+        else:
+            self._refuse(Unreadable("this is not HTTP/1.1 as this server reads it"))
+
+    def _count_head(self, count: int) -> None:
+        """Of what the parser has made out. Raising stops it, and `send_400_response` is called next."""
+        self._head_bytes += count
+        if self._head_bytes > HEAD_BYTES_MAX:
+            raise headers_too_large()
 
     @property
     def _is_busy(self) -> bool:
@@ -109,3 +157,8 @@ class BoundedProtocol(HttpToolsProtocol):
         listed = [f"{name}: {value}\r\n" for name, value in headers.items()]
         self.transport.write(STATUS_LINE[problem.status] + "".join([*listed, "\r\n"]).encode() + problem.body)
         self.transport.close()
+        self._unread.watch()
+
+
+def headers_too_large() -> HeadersTooLarge:
+    return HeadersTooLarge(f"a request's path and headers should have at most {HEAD_BYTES_MAX} bytes")

@@ -78,6 +78,7 @@ class ClusterCollector(Collector):
         rates = GaugeMetricFamily("ostraka_worker_tokens_per_second", "Measured, smoothed", labels=["worker"])
         rss = GaugeMetricFamily("ostraka_worker_rss_bytes", "Resident memory", labels=["worker"])
         batches = CounterMetricFamily("ostraka_worker_batches", "Batches answered", labels=["worker"])
+        dropped = CounterMetricFamily("ostraka_worker_dropped_frames", "Frames it could not read", labels=["worker"])
         restarts = CounterMetricFamily("ostraka_worker_restarts", "Restarts seen", labels=["worker"])
         for worker in self._roster:
             name = worker.hello.worker_id
@@ -86,9 +87,10 @@ class ClusterCollector(Collector):
             for state in WorkerState:
                 states.add_metric([name, state.value], int(worker.state is state))
             if worker.beat:
+                dropped.add_metric([name], worker.beat.dropped_frames)
                 queued.add_metric([name], worker.beat.queued_tokens)
                 rss.add_metric([name], worker.beat.rss_bytes)
                 batches.add_metric([name], worker.beat.batches_done)
         for name, count in self._roster.restarts.items():
             restarts.add_metric([name], count)
-        yield from (in_flight, queued, states, rates, rss, batches, restarts)
+        yield from (in_flight, queued, states, rates, rss, batches, dropped, restarts)

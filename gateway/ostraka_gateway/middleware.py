@@ -1,16 +1,20 @@
 """Around every response: its request id, its place in the metrics, and JSON even where the server itself failed."""
 
+import asyncio
 import secrets
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.problems import Problem, from_error
+from ostraka_shared.errors import Draining
 
 log = structlog.get_logger()
 
+RETRY_ELSEWHERE_S = 1.0
 REQUEST_ID_HEADER = "x-typesafe-request-id"
 SYSTEM_ONE_PATHS = ("/v1/systemone", "/systemone", "/api/v1/systemone", "/api/alpha/decisions")
 """The hosted API's, and those of services that resell it."""
@@ -45,16 +49,25 @@ class Envelope:
 
         try:
             await self._app(scope, receive, send_marked)
-        except Exception as bad:
-            log.exception("request_crashed", request=request_id, key=scope["state"].get("key"))
+        except (Exception, asyncio.CancelledError) as bad:
             if status:
                 raise  # half a response is out: only a closed connection tells the client
-            problem = self._refuse(bad)
-            headers = [(name.encode(), value.encode()) for name, value in problem.headers.items()]
-            await send_marked({"type": "http.response.start", "status": problem.status, "headers": headers})
-            await send({"type": "http.response.body", "body": problem.body})
+            await self._send_problem(bad, scope["state"], send_marked)
+            if isinstance(bad, asyncio.CancelledError):
+                raise
         finally:
             route = scope["path"] if scope["path"] in ROUTES else "other"
             self._metrics.requests.labels(route, str(status)).inc()
             if key := scope["state"].get("key"):
                 self._metrics.key_requests.labels(key, str(status)).inc()
+
+    async def _send_problem(self, bad: BaseException, state: dict[str, Any], send: Send) -> None:
+        """Cancelled is what the server's end does to a request that the grace period was too short for."""
+        if isinstance(bad, asyncio.CancelledError):
+            problem = self._refuse(Draining("this server stopped before the answer was there", RETRY_ELSEWHERE_S))
+        else:
+            log.error("request_crashed", request=state["request_id"], key=state.get("key"), exc_info=bad)
+            problem = self._refuse(bad)  # type: ignore[arg-type]
+        headers = [(name.encode(), value.encode()) for name, value in problem.headers.items()]
+        await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+        await send({"type": "http.response.body", "body": problem.body})

@@ -41,6 +41,7 @@ STATUS = {
     "request_too_slow": (408, "request_timeout"),
     "body_too_large": (413, "body_too_large"),
     "unsupported_media_type": (415, "unsupported_media_type"),
+    "client_left": (499, "client_left"),
     "headers_too_large": (431, "headers_too_large"),
 }
 """An error's code: its status, and the `error_type` clients see. Where the System One API's clients know a name for the
@@ -109,11 +110,6 @@ def not_found(path: str) -> Problem:
 def method_not_allowed(allow: str) -> Problem:
     """`allow`: the methods the path has, as the Allow header lists them."""
     return _problem("method_not_allowed", f"This path takes {allow} only", {"allow": allow})
-
-
-def unsupported_media_type(expected: str) -> Problem:
-    """`expected`: the content types or encodings that are taken."""
-    return _problem("unsupported_media_type", f"A request's body should be sent as {expected}")
 
 
 def _retry_headers(retry_after_s: float | None) -> dict[str, str]:

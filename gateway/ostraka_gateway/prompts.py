@@ -10,15 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from ostraka_gateway.schemas import Choice, Noul, OptionalText, Question, Score, SystemOneRequest, Text, plain_text
 from ostraka_shared.errors import PromptTooLong
 from ostraka_shared.messages import TOKEN_BYTES
 from ostraka_shared.model_folder import PromptContract
-
-TokenArray = npt.NDArray[np.uint32]
 
 BATCH_CHARS = 1 << 18
 """Text tokenized at once. It bounds the tokenizer's own records, some 100 bytes a token."""

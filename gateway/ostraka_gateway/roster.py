@@ -23,6 +23,7 @@ LOAD_S = 300.0
 SUSPECT_BEATS = 2.0
 LOST_CALLS = 3.0
 LOST_BEATS = 4.0
+ATTENTION_TOKENS = 1500
 RATE_WEIGHT = 0.2
 """Of the newest call, in a worker's smoothed speed."""
 
@@ -37,7 +38,8 @@ class WorkerState(StrEnum):
 @dataclass(slots=True, eq=False)
 class Worker:
     """`held` maps each request sent to this worker and not yet answered by it to its tokens: what is outstanding is
-    counted when it is sent, never taken from reports. `started` are the requests of the running call."""
+    counted when it is sent, never taken from reports. `started` are the requests of the running call. Its speed is
+    what it measured itself before it was ready, and what its calls take since, smoothed."""
 
     identity: bytes
     hello: Hello
@@ -49,6 +51,7 @@ class Worker:
     outstanding_tokens: int = 0
     started: tuple[str, ...] = ()
     running_tokens: int = 0
+    warm_tokens_per_s: float = 0.0
     tokens_per_s: float = 0.0
     last_turn: int = 0
     beat: Beat | None = None
@@ -65,14 +68,15 @@ class Worker:
 class Roster:
     """`heartbeat_s` is what workers are told to keep."""
 
-    def __init__(self, cluster_id: str, fingerprint: str, heartbeat_s: float) -> None:
+    def __init__(self, cluster_id: str, fingerprint: str, heartbeat_s: float, now: float) -> None:
         self._cluster_id = cluster_id
         self._fingerprint = fingerprint
         self._heartbeat_s = heartbeat_s
         self._workers: dict[bytes, Worker] = {}
         self._last_incarnation: dict[str, int] = {}
         self.restarts: dict[str, int] = {}
-        self.last_departure = float("-inf")
+        # A gateway that starts may be another's successor, whose workers are about to find it.
+        self.last_departure = now
 
     def __iter__(self) -> Iterator[Worker]:
         return iter(self._workers.values())
@@ -118,6 +122,7 @@ class Roster:
 
     def ready(self, worker: Worker, ready: Ready) -> None:
         worker.engine, worker.credit_tokens = ready.engine, ready.credit_tokens
+        worker.warm_tokens_per_s = ready.tokens_per_s
         if worker.state is WorkerState.STARTING:
             worker.state = WorkerState.READY
 
@@ -138,6 +143,11 @@ class Roster:
 
     def drain(self, worker: Worker) -> None:
         worker.state = WorkerState.DRAINING
+
+    def forgive(self, pause_s: float) -> None:
+        """To be told when this process itself stood still: its workers were not silent, it was deaf."""
+        for worker in self:
+            worker.last_heard += pause_s
 
     def judge(self, now: float) -> list[Worker]:
         """Makes silent workers suspect, and returns those silent for too long: lost."""
@@ -162,15 +172,16 @@ class Roster:
         return any(w.state is not WorkerState.DRAINING for w in self) or now - self.last_departure < patience_s
 
     def _suspect_after_s(self, worker: Worker) -> float:
-        return SUSPECT_BEATS * self._heartbeat_s + patience_s(worker.running_tokens)
+        return SUSPECT_BEATS * self._heartbeat_s + patience_s(worker.running_tokens, worker.warm_tokens_per_s)
 
     def _lost_after_s(self, worker: Worker) -> float:
         if worker.state is WorkerState.STARTING:
             return LOAD_S
-        return LOST_BEATS * self._heartbeat_s + LOST_CALLS * patience_s(worker.running_tokens)
+        return LOST_BEATS * self._heartbeat_s + LOST_CALLS * patience_s(worker.running_tokens, worker.warm_tokens_per_s)
 
 
-def patience_s(tokens: int) -> float:
-    """The longest a call of so many tokens should take: twice what fp32 needs on one core, for the linear layers
-    (350 tokens a second) and for attention (67 ms a layer at 1,024 tokens, 30 layers, quadratic)."""
-    return 2 * (tokens / 350 + 30 * 0.067 * (tokens / 1024) ** 2)
+def patience_s(tokens: int, tokens_per_s: float) -> float:
+    """The longest a call of so many tokens should take: twice what its linear layers need at the worker's own speed,
+    and attention, which is quadratic and costs as much as they do at about 1,500 tokens (fp32: 67 ms a layer and 1,024
+    tokens against 97 ms)."""
+    return 2 * tokens / tokens_per_s * (1 + tokens / ATTENTION_TOKENS) if tokens and tokens_per_s else 0.0

@@ -28,9 +28,6 @@ DEFAULT_MODEL = "jev-latest"
 
 QUESTION_ID_CHARS_MAX = 128
 """feder-cr/jev's limit."""
-STATE_BYTES_MAX = DEFAULT_LIMITS.state_bytes
-TEXT_CHARS_MAX = DEFAULT_LIMITS.text_chars
-QUESTIONS_MAX = DEFAULT_LIMITS.request_questions
 OPTIONS_MAX = DEFAULT_LIMITS.choice_options
 LEVELS_MAX = DEFAULT_LIMITS.score_levels
 """For dialects whose own contract fixes them, whatever this server's settings."""

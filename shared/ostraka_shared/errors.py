@@ -16,6 +16,7 @@ OstrakaError
 │   ├── Overloaded            the queue is full
 │   ├── TooManyConnections    more connections are open than this server keeps
 │   ├── NoWorkerReady         no worker can take the request
+│   ├── ClientLeft            nobody waits for the answer any more
 │   ├── DeadlineExceeded      no answer in the time the client gave
 │   ├── EngineFailed          the model call raised
 │   ├── PoisonedRequest       two workers died while running it; never tried a third time
@@ -115,6 +116,10 @@ class NoWorkerReady(ServingError):
 
 class DeadlineExceeded(ServingError):
     code = "deadline_exceeded"
+
+
+class ClientLeft(ServingError):
+    code = "client_left"
 
 
 class EngineFailed(ServingError):

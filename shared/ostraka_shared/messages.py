@@ -58,10 +58,12 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """`credit_tokens`: the most tokens the worker wants to hold, running and waiting: about two batches."""
+    """`credit_tokens`: the most tokens the worker wants to hold, running and waiting: about two batches.
+    `tokens_per_s`: its speed, measured while it warmed up: by it the gateway judges how long silence may last."""
 
     engine: str
     credit_tokens: int
+    tokens_per_s: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,9 @@ class ModelSpec:
     """The content of model.json.
 
     `answer_token_ids` are (no, yes). `precision` is "fp32" or "int8". `source` names where the weights came from and
-    their SHA-256. `check` is what the builder measured against its reference forward pass. `engine` is "onnx", or
-    "fake" for the protocol tests' double, whose behaviour `fake` then describes.
+    their SHA-256. `check` has the bounds the builder held the graph to, against its reference forward pass; what it
+    measured varies with the CPU, and lies beside in check.json. `engine` is "onnx", or "fake" for the protocol tests'
+    double, whose behaviour `fake` then describes.
     """
 
     name: str

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -9,12 +11,15 @@ import psutil
 import pytest
 import zmq
 
+from ostraka.supervisor import SERVING_POLL_S
 from ostraka_shared.codec import decode, encode
 from ostraka_shared.messages import Beat, Hello, Refused, Result
 from tests.cluster import Cluster, running, wait_for
 from tests.fake_model import make_fake_model
 
 pytestmark = pytest.mark.faults
+
+PAUSE_S = 3.0
 
 
 def stall_one(cluster: Cluster, **headers: str):
@@ -66,7 +71,9 @@ def test_an_idle_stopped_worker_gets_no_work(cluster: Cluster) -> None:
     pid = cluster.worker("w0")["pid"]
     os.kill(pid, signal.SIGSTOP)
     wait_for(lambda: (w := cluster.worker("w0")) is None or w["state"] == "suspect", "w0 is suspect")
-    assert cluster.decide("x").status_code == 200
+    # Two: ties go to the worker served longest ago, so one of them would be w0's
+    assert [cluster.decide("x").status_code for _ in range(2)] == [200, 200]
+    assert "ostraka_redispatched_requests_total{" not in cluster.client.get("/metrics").text
 
 
 def test_a_request_that_kills_two_workers_is_not_tried_again(cluster: Cluster) -> None:
@@ -152,6 +159,35 @@ def test_a_stop_answers_what_is_in_flight(cluster: Cluster, release: Path, numbe
     cluster.check_no_orphans()
 
 
+def test_a_worker_killed_in_a_drain_is_replaced_and_its_request_answered(fake_model, release: Path) -> None:
+    with running(fake_model.path, "--workers=1") as cluster:
+        asked, worker = stall_one(cluster)
+        cluster.process.send_signal(signal.SIGTERM)
+        cluster.wait_event("draining", process="gateway")
+        os.kill(worker["pid"], signal.SIGKILL)
+        release.touch()
+        assert asked.response().status_code == 200
+        assert cluster.process.wait(20) == 0
+        cluster.check_no_orphans()
+
+
+def test_a_stopped_and_continued_supervisor_serves_on_and_stops_in_order(cluster: Cluster) -> None:
+    """Stopped for longer than its longest wait, so that it wakes with its timeout expired."""
+    supervisor = psutil.Process(cluster.process.pid)
+    cluster.process.send_signal(signal.SIGSTOP)
+    wait_for(lambda: supervisor.status() == psutil.STATUS_STOPPED, "it is stopped")
+    expired = time.monotonic() + SERVING_POLL_S
+    wait_for(lambda: time.monotonic() > expired, "its wait's timeout has passed")
+    cluster.process.send_signal(signal.SIGCONT)
+    wait_for(lambda: supervisor.status() != psutil.STATUS_STOPPED, "it runs on")
+    worker = cluster.worker("w0")
+    assert worker
+    os.kill(worker["pid"], signal.SIGKILL)
+    cluster.wait_worker("is replaced", lambda w: w["pid"] != worker["pid"] and w["state"] == "ready")
+    assert cluster.decide("x").status_code == 200
+    assert cluster.stop(signal.SIGTERM) == 0
+
+
 def test_a_second_signal_stops_now(cluster: Cluster) -> None:
     stall_one(cluster)
     cluster.process.send_signal(signal.SIGTERM)
@@ -227,3 +263,55 @@ def test_a_model_that_cannot_load_ends_the_server(tmp_path: Path) -> None:
     assert code == 1
     assert any("no such kernel" in line for line in lines)
     assert any("cannot_keep_up" in line for line in lines)
+
+
+def test_a_client_that_leaves_takes_its_queued_request_along(fake_model, release: Path) -> None:
+    with running(fake_model.path, "--workers=1", "--batch-tokens=64") as cluster:
+        stalled = cluster.ask_in_background("<stall>")
+        cluster.wait_worker("runs it", lambda w: w["running_tokens"] > 0)
+        with httpx.Client(base_url=cluster.url) as client, suppress(httpx.TimeoutException):
+            body = {"model": "jev-latest", "state": "x" * 200, "questions": {"q": {"type": "noul"}}}
+            client.post("/v1/systemone", json=body, timeout=0.3)
+        wait_for(lambda: cluster.health()["in_flight_requests"] == 1, "only the stalled one is left")
+        assert cluster.health()["queued_tokens"] == 0
+        release.touch()
+        assert stalled.response().status_code == 200
+        assert cluster.metric("ostraka_requests_total", route="/v1/systemone", status="499") == 1
+
+
+def test_a_drain_refuses_new_connections(cluster: Cluster, release: Path) -> None:
+    asked, _ = stall_one(cluster)
+    cluster.process.send_signal(signal.SIGTERM)
+    cluster.wait_event("draining", process="gateway")
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{cluster.url}/readyz", timeout=5)
+    release.touch()
+    assert asked.response().status_code == 200
+    assert cluster.process.wait(20) == 0
+
+
+def test_the_end_of_the_grace_period_is_told_in_json(fake_model) -> None:
+    with running(fake_model.path, "--workers=1", "--grace-s=2") as cluster:
+        asked = cluster.ask_in_background("<stall>")
+        cluster.wait_worker("runs it", lambda w: w["running_tokens"] > 0)
+        cluster.process.send_signal(signal.SIGTERM)
+        response = asked.response()
+        assert (response.status_code, response.json()["detail"]["error_type"]) == (503, "draining")
+        assert response.headers["x-typesafe-request-id"]
+        assert cluster.process.wait(20) == 1
+
+
+def test_a_cluster_that_was_paused_as_a_whole_loses_no_worker(cluster: Cluster) -> None:
+    """As a suspended machine or a paused container: whoever moves first finds the others silent."""
+    cluster.remember_children()
+    processes = [psutil.Process(cluster.process.pid), *cluster._children]
+    for process in processes:
+        process.suspend()
+    pause_ends = time.monotonic() + PAUSE_S
+    wait_for(lambda: time.monotonic() > pause_ends, "a pause longer than any patience")
+    gateway = next(p for p in processes if "ostraka_gateway" in p.cmdline())
+    gateway.resume()
+    for process in processes:
+        process.resume()
+    assert cluster.decide("x").status_code == 200
+    assert not cluster.event("worker_lost")

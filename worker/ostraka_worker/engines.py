@@ -1,4 +1,4 @@
-"""The one place that names a concrete engine."""
+"""The one place that chooses an engine for a model folder; a worker knows the protocol alone."""
 
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_worker.engine import Engine

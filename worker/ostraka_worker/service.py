@@ -38,7 +38,8 @@ log = structlog.get_logger()
 DEFAULT_HEARTBEAT_S = 0.5
 """Until the gateway's WELCOME says otherwise."""
 WARM_UP_SHAPES = ((1, 32), (8, 32), (2, 128))
-"""Calls made before READY, as (prompts, tokens each): the first call of a shape allocates what later ones reuse."""
+"""Calls made before READY, as (prompts, tokens each): the first call of a shape allocates what later ones reuse. The
+gateway is told the last one's speed."""
 
 
 class Link(Protocol):
@@ -71,6 +72,8 @@ class Service:
         self._heartbeat_s = DEFAULT_HEARTBEAT_S
         self._next_beat = 0.0
         self._counters = Counters()
+        self._tokens_per_s = 0.0
+        self._is_registering = False
         self._is_draining = False
         self._is_told_to_drain = False
         self._engine: Engine
@@ -89,7 +92,13 @@ class Service:
 
     def warm_up(self) -> None:
         for prompts, tokens in WARM_UP_SHAPES:
-            self._engine.run([Line(np.ones(tokens, np.uint32))] * prompts)
+            self._tokens_per_s = self._measure(prompts, tokens)
+
+    def _measure(self, prompts: int, tokens: int) -> float:
+        """Tokens a second of one call."""
+        begun = time.monotonic()
+        self._engine.run([Line(np.ones(tokens, np.uint32))] * prompts)
+        return prompts * tokens / max(time.monotonic() - begun, 1e-6)
 
     def run(self) -> None:
         """Serves until drained, or refused for good (`refusal` then says why)."""
@@ -106,7 +115,7 @@ class Service:
             self._link.send(Bye("drained"))
 
     def _announce_ready(self) -> None:
-        self._link.send(Ready(self._engine.version, self._credit_tokens))
+        self._link.send(Ready(self._engine.version, self._credit_tokens, self._tokens_per_s))
 
     def _start_draining(self) -> None:
         self._is_draining = True
@@ -119,6 +128,7 @@ class Service:
                 case Work():
                     self._batcher.add(Waiting.take(message, time.monotonic()))
                 case Welcome():
+                    self._is_registering = False
                     self._heartbeat_s = message.heartbeat_ms / 1000
                 case Refused(code="unknown_worker"):
                     self._register_again()
@@ -130,7 +140,13 @@ class Service:
                     log.warning("unexpected_message", kind=type(message).__name__)
 
     def _register_again(self) -> None:
-        """The gateway restarted: whoever waited for the queued requests is gone with it."""
+        """The gateway restarted: whoever waited for the queued requests is gone with it.
+
+        Once: every message that the old gateway did not live to read is refused by the new one, one by one.
+        """
+        if self._is_registering:
+            return
+        self._is_registering = True
         log.info("registering_again", abandoned_requests=len(self._batcher))
         self._batcher.clear()
         self.introduce()

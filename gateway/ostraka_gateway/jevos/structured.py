@@ -31,10 +31,10 @@ class Allowance:
     items_left: int = ITEMS_MAX
 
 
-def _check(value: Any, info: ValidationInfo) -> Any:
+def _check(value: Any, check: ValidationInfo) -> Any:
     if isinstance(value, str):
         return value
-    allowance = info.context
+    allowance = check.context
     assert isinstance(allowance, Allowance)  # noqa: S101  for mypy: `parse_request` always gives it
     found = [_item("recursion_loop", (_name(value), *path), deep) for path, deep in _too_deep(value, allowance)]
     if isinstance(value, dict | list) and not found:

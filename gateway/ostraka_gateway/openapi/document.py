@@ -1,6 +1,7 @@
 """The document itself: each path, what it takes, every status it gives. What bodies look like is in the schemas."""
 
 import re
+from importlib.metadata import version
 from typing import Any
 
 from pydantic.json_schema import models_json_schema
@@ -16,7 +17,7 @@ from ostraka_gateway.schemas import QUESTION_ID_CHARS_MAX, SystemOneRequest
 
 Json = dict[str, Any]
 
-VERSION = "0.1.0"
+VERSION = version("ostraka")
 REF = "#/components/schemas/{model}"
 DESCRIPTION = (
     "Where keys are set, all but the probes want one. Bodies may be encoded with zstd, gzip or deflate. What is not "

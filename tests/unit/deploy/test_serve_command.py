@@ -3,12 +3,14 @@ import socket
 import stat
 import subprocess
 import sys
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
-from ostraka import serve_command
 from ostraka.cores import CoreLayout
+from ostraka.embedded_model import find_model
 from ostraka.serve_command import ServeConfig, build_supervisor, listen, private_run_dir
 from ostraka_gateway.config import GatewayConfig
 from ostraka_shared.errors import ConfigError
@@ -219,9 +221,39 @@ def test_a_run_dir_that_cannot_be_made_is_named(tmp_path, what):
 
 def test_the_folder_of_a_model_may_begin_with_a_tilde(fake_model, monkeypatch):
     monkeypatch.setenv("HOME", str(fake_model.path.parent))
-    assert serve_command.find_model(ServeConfig(model="~/model")).fingerprint == fake_model.fingerprint
+    assert find_model("~/model", "unused", "fp32").fingerprint == fake_model.fingerprint
 
 
-def test_no_option_of_serve_is_without_a_flag_or_a_variable(monkeypatch):
-    monkeypatch.setitem(os.environ, "OSTRAKA_DEADLINE_MS", "77")
-    assert parse(ServeConfig, []).deadline_ms == 77
+def options(settings):
+    """(name, a value that is not its default, that value as text) of each field, those of groups among them."""
+    for each, hint in ((each, get_type_hints(settings)[each.name]) for each in fields(settings)):
+        if is_dataclass(hint):
+            yield from options(hint)
+        elif choices := each.metadata["choices"]:
+            other = next(choice for choice in choices if choice != each.default)
+            yield each.name, other, other
+        elif hint is bool:
+            yield each.name, not each.default, "true"
+        else:
+            kind = (get_args(hint) or (hint,))[0]
+            value = "elsewhere" if kind is str else kind((each.default or 0) + 1)
+            yield each.name, value, str(value)
+
+
+def find(settings, name):
+    """Of a field of its own, or of its groups."""
+    groups = [value for value in vars(settings).values() if is_dataclass(value)]
+    return getattr(settings, name) if hasattr(settings, name) else next(find(g, name) for g in groups if has(g, name))
+
+
+def has(settings, name):
+    return name in {found for found, _, _ in options(type(settings))}
+
+
+@pytest.mark.parametrize(("name", "value", "text"), list(options(ServeConfig)), ids=str)
+def test_no_option_of_serve_is_without_a_flag_or_a_variable(monkeypatch, name, value, text):
+    assert find(parse(ServeConfig, []), name) != value
+    flag = f"--{name.replace('_', '-')}"
+    assert find(parse(ServeConfig, [flag] if isinstance(value, bool) else [f"{flag}={text}"]), name) == value
+    monkeypatch.setitem(os.environ, f"OSTRAKA_{name.upper()}", text)
+    assert find(parse(ServeConfig, []), name) == value

@@ -88,10 +88,8 @@ class World:
                 return world.ready()
 
         self.supervisor = Probed(self.gateway, self.workers, ("127.0.0.1", 1), "http://x", GRACE_S)
-        monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: None)
-        monkeypatch.setattr(signal, "sigtimedwait", self.wait)
 
-    def wait(self, _, timeout_s):
+    def wait(self, timeout_s):
         self.waits.append(timeout_s)
         assert len(self.waits) < 500, "it spins"
         step = self.steps.pop(0) if self.steps else None if self.is_told else signal.SIGTERM
@@ -99,14 +97,13 @@ class World:
         self.is_told = self.is_told or found in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         if found is None:
             self.clock.advance(timeout_s)
-            return None
-        return SimpleNamespace(si_signo=found)
+        return found
 
     def run(self, *steps):
         self.is_told = False
         self.steps = list(steps)
         with capture_logs() as events:
-            code = self.supervisor.run()
+            code = self.supervisor.run(self)
         self.events = [event["event"] for event in events]
         return code
 
@@ -203,12 +200,45 @@ def test_a_process_that_cannot_be_started_is_tried_again(world):
     assert "listening" in world.events
 
 
-def test_a_restart_that_is_due_does_not_make_a_drain_spin(world):
+def test_a_worker_that_dies_in_a_drain_is_replaced_while_the_gateway_waits_for_its_answers(world):
+    world.gateway.obeys = False
+    finish = kill(world.gateway, 0)
+    assert world.run(quiet, signal.SIGTERM, kill(world.workers[0]), quiet, quiet, finish) == 0
+    assert len(world.workers[0].starts) == 2
+    assert world.journal == ["gateway SIGTERM", "w0 SIGTERM", "w1 SIGTERM"]
+
+
+def test_a_restart_that_was_due_when_the_drain_began_is_made_and_does_not_spin(world):
     """The workers need the cores for what they still answer."""
     world.gateway.obeys = False
     finish = kill(world.gateway, 0)
     assert world.run(quiet, kill(world.workers[0]), signal.SIGTERM, quiet, quiet, quiet, finish) == 0
-    assert world.waits[3:6] == [1.0] * 3
+    assert len(world.workers[0].starts) == 2
+    assert world.waits[4:6] == [1.0] * 2
+
+
+def test_nobody_is_replaced_once_the_gateway_is_gone(world):
+    world.workers[1].obeys = False
+    finish = kill(world.workers[1], 0)
+    assert world.run(quiet, signal.SIGTERM, quiet, quiet, finish) == 0
+    assert [len(child.starts) for child in (world.gateway, *world.workers)] == [1, 1, 1]
+
+
+def test_a_worker_still_to_be_replaced_is_not_once_the_gateway_is_gone(world):
+    world.gateway.obeys = False
+
+    def both():
+        world.workers[0].die()
+        world.gateway.die(0)
+        return signal.SIGCHLD
+
+    assert world.run(quiet, signal.SIGTERM, both, quiet, quiet) == 0
+    assert len(world.workers[0].starts) == 1
+
+
+def test_a_second_signal_replaces_nobody(world):
+    world.gateway.obeys = False
+    assert world.run(quiet, signal.SIGTERM, kill(world.workers[0]), signal.SIGTERM) == 1
     assert len(world.workers[0].starts) == 1
 
 
@@ -292,6 +322,7 @@ import json, socket, sys
 from pathlib import Path
 from ostraka.children import Child
 from ostraka.restarts import RestartPolicy
+from ostraka.signals import taken_signals
 from ostraka.supervisor import Supervisor
 folder, child = Path(sys.argv[1]), sys.argv[2]
 listener = socket.create_server(("127.0.0.1", 0))
@@ -304,7 +335,8 @@ def make(name):
         pass_fds=(listener.fileno(),),
     )
 supervisor = Supervisor(make("gateway"), [make("w0"), make("w1")], listener.getsockname(), "http://x", 20.0)
-sys.exit(supervisor.run())
+with taken_signals() as signals:
+    sys.exit(supervisor.run(signals))
 """
 
 
@@ -436,12 +468,14 @@ from ostraka.restarts import RestartPolicy
 script = (
     "import os, sys, json, signal\\n"
     "print(json.dumps({'pid': os.getpid(), 'group': os.getpgid(0), 'blocked': len(signal.pthread_sigmask(0, [])),"
+    " 'ignores_hangup': signal.getsignal(signal.SIGHUP) == signal.SIG_IGN,"
     " 'stdin': sys.stdin.read(), 'threads': os.environ['OMP_NUM_THREADS'],"
     " 'telemetry': os.environ['ORT_DISABLE_TELEMETRY']}), flush=True)\\n"
     "signal.pause()"
 )
 import signal
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGCHLD])
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
 child = Child("c", lambda incarnation: ["-c", script], RestartPolicy(lambda: 0.0))
 child.start()
 signal.pause()
@@ -458,5 +492,24 @@ def test_a_child_dies_with_its_parent_and_begins_clean():
         finally:
             parent.kill()
     wait_until(lambda: is_dead(child))
-    clean = {"group": child.pid, "blocked": 0, "stdin": "", "threads": "1", "telemetry": "1"}
+    clean = {"group": child.pid, "blocked": 0, "ignores_hangup": False, "stdin": "", "threads": "1", "telemetry": "1"}
     assert said == {"pid": child.pid, **clean}
+
+
+UNSAFE = """
+from ostraka import children
+from ostraka.restarts import RestartPolicy
+class Refusing:
+    def prctl(self, *_):
+        return -1
+children._libc = Refusing()
+child = children.Child("c", lambda incarnation: ["-c", "print('it runs')"], RestartPolicy(lambda: 0.0))
+child.start()
+print(child.process.wait(20))
+"""
+
+
+def test_a_child_that_might_outlive_us_is_not_started():
+    done = subprocess.run([sys.executable, "-c", UNSAFE], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "1\n"
+    assert "PR_SET_PDEATHSIG" in done.stderr

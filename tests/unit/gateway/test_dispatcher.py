@@ -32,11 +32,13 @@ class World:
 
     def __init__(self):
         self.loop = FakeTimeLoop()
-        self.roster = Roster("c", "f", 0.5)
+        self.roster = Roster("c", "f", 0.5, 0.0)
         self.metrics = Metrics()
         self.sent = []
         self.unreachable = set()
-        self.dispatcher = Dispatcher(self.roster, self.metrics, self._send, self.lose, LIMIT)
+        self.dispatcher = Dispatcher(
+            self.roster, self.metrics, self._send, lambda worker: self.lose(worker, "unreachable"), LIMIT
+        )
         self.tasks = {}
 
     def _send(self, identity, message):
@@ -47,13 +49,13 @@ class World:
 
     def join(self, name, credit=CREDIT):
         worker = self.roster.join(name.encode(), Hello("c", name, 1, "f", "h", 1, ()), self.loop.time())
-        self.roster.ready(worker, Ready("fake 1", credit))
+        self.roster.ready(worker, Ready("fake 1", credit, 350.0))
         self.call(self.dispatcher.pump)
         return worker
 
-    def lose(self, worker, *, is_crash=True, reason="silent"):
+    def lose(self, worker, reason="exit"):
         self.roster.remove(worker, self.loop.time())
-        self.dispatcher.take_back(worker, reason, is_crash=is_crash)
+        self.dispatcher.take_back(worker, reason)
         self.dispatcher.pump()
 
     def call(self, function, *args, **options):
@@ -297,11 +299,11 @@ def test_what_a_lost_worker_held_goes_first_in_its_old_order(world):
     for name in "abcde":
         world.ask(name, 40)
     assert world.sent_to(lost) == [("a", 1), ("b", 1)]
-    world.call(world.lose, lost)
+    world.call(world.lose, lost, "replaced")
     assert world.dispatcher.queued_tokens == 200
     heir = world.join("w1", credit=200)
     assert world.sent_to(heir) == [("a", 2), ("b", 2), ("c", 1), ("d", 1), ("e", 1)]
-    assert world.metrics.redispatched.labels("silent")._value.get() == 2
+    assert world.metrics.redispatched.labels("replaced")._value.get() == 2
 
 
 def test_the_result_of_an_earlier_attempt_is_not_taken(world):
@@ -320,13 +322,13 @@ def test_a_worker_that_joins_again_may_still_answer_what_it_was_sent_before(worl
     """It holds the second attempt: were that forgotten here, the request would be missed by nobody when it dies."""
     worker = world.join("w0")
     task = world.ask("a")
-    world.call(world.lose, worker, is_crash=False)
+    world.call(world.lose, worker, "replaced")
     again = world.join("w0")
     assert world.sent_to(again) == [("a", 1), ("a", 2)]
     getattr(world, say)(again, "a", attempt=1)
     assert not task.done()
     assert again.held == {"a": 10}
-    world.call(world.lose, again, is_crash=False)
+    world.call(world.lose, again, "unreachable")
     heir = world.join("w1")
     assert world.sent_to(heir) == [("a", 3)]
     world.answer(heir, "a", attempt=3)
@@ -349,29 +351,66 @@ def test_a_request_running_in_two_crashed_workers_is_poison(world):
     assert world.is_empty()
 
 
-@pytest.mark.parametrize("harmless", ["was not running", "worker said bye"])
-def test_what_is_no_crash_of_its_own_is_not_held_against_a_request(world, harmless):
+@pytest.mark.parametrize("reason", ["bye", "replaced", "unreachable"])
+def test_what_is_no_crash_is_not_held_against_a_request(world, reason):
     task = world.join("w0") and world.ask("a")
     for number in range(1, 6):
         (worker,) = world.roster
-        if harmless == "worker said bye":
-            world.started(worker, "a")
-        world.call(world.lose, worker, is_crash=harmless == "was not running")
+        world.started(worker, "a")
+        world.call(world.lose, worker, reason)
         world.join(f"w{number}")
         assert not task.done()
     assert world.sent_to(next(iter(world.roster))) == [("a", 6)]
 
 
-def test_where_the_last_started_died_with_the_worker_what_it_held_runs_alone(world):
+def test_who_was_seen_not_to_run_is_not_blamed_for_a_crash(world):
+    tasks = {name: world.ask(name, 20) for name in "ab"} if world.join("w0") else {}
+    for number in range(1, 3):
+        (worker,) = world.roster
+        world.started(worker, "a")
+        world.call(world.lose, worker)
+        world.join(f"w{number}")
+    assert isinstance(tasks["a"].exception(), errors.PoisonedRequest)
+    assert not tasks["b"].done()
+
+
+def test_one_that_a_worker_held_alone_is_the_one_though_its_started_died_with_it(world):
+    task = world.join("w0") and world.ask("a")
+    for number in range(1, 3):
+        (worker,) = world.roster
+        world.call(world.lose, worker)
+        world.join(f"w{number}")
+    assert isinstance(task.exception(), errors.PoisonedRequest)
+
+
+def test_in_doubt_each_runs_alone_and_none_is_blamed(world):
+    """Two kills from outside, each before STARTED was heard: no request is at fault, and none is refused."""
     tasks = {name: world.ask(name, 20) for name in "ab"} if world.join("w0") else {}
     (worker,) = world.roster
-    world.call(lambda: world.lose(worker, reason="exit"))
+    world.call(world.lose, worker)
     second = world.join("w1")
     assert world.sent_to(second) == [("a", 2)]
     world.started(second, "a")
     world.call(world.lose, second)
-    assert isinstance(tasks["a"].exception(), errors.PoisonedRequest)
-    assert world.sent_to(world.join("w2")) == [("b", 2)]
+    third = world.join("w2")
+    assert world.sent_to(third) == [("a", 3)]
+    world.answer(third, "a", attempt=3)
+    world.call(world.dispatcher.pump)
+    world.answer(third, "b", attempt=2)
+    assert tasks["a"].result()
+    assert tasks["b"].result()
+
+
+def test_a_client_that_left_is_not_served(world):
+    worker = world.join("w0", credit=20)
+    sent, waiting = world.ask("sent", 20), world.ask("waiting", 20)
+    for name in ("sent", "waiting", "unknown"):
+        world.call(world.dispatcher.abandon, name)
+    assert isinstance(sent.exception(), errors.ClientLeft)
+    assert isinstance(waiting.exception(), errors.ClientLeft)
+    world.answer(worker, "sent", attempt=1)
+    assert world.sent_to(worker) == [("sent", 1)]
+    assert world.is_empty()
 
 
 def test_after_a_crash_a_request_runs_alone_so_that_its_mates_live(world):
@@ -524,17 +563,17 @@ class ClusterMachine(RuleBasedStateMachine):
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr(cluster_module, "WorkerSocket", FakeSocket)
             monkeypatch.setattr(cluster_module, "ProcessWatch", FakeWatch)
-            self.roster = Roster("c", "f", 0.5)
+            self.roster = Roster("c", "f", 0.5, 0.0)
             self.cluster = Cluster(self.roster, Metrics(), heartbeat_ms=500, queue_tokens=LIMIT)
         self.socket, self.watch = self.cluster._socket, self.cluster._watch
         self.socket.world = self
         self.dispatcher = self.cluster.dispatcher
         take_back = self.dispatcher.take_back
 
-        def counted(worker, reason, *, is_crash):
-            if is_crash:
-                self.count_crashes(worker, reason)
-            take_back(worker, reason, is_crash=is_crash)
+        def counted(worker, reason):
+            if reason in ("exit", "silent"):
+                self.count_crashes(worker)
+            take_back(worker, reason)
 
         self.dispatcher.take_back = counted
         self.processes = {}
@@ -595,17 +634,17 @@ class ClusterMachine(RuleBasedStateMachine):
 
     def introduce(self, process):
         self.say(process, process.hello)
-        self.say(process, Ready("fake 1", CREDIT))
+        self.say(process, Ready("fake 1", CREDIT, 350.0))
 
     def say(self, process, message):
         if not isinstance(message, (Result, Failed, Hello)):
             process.running = []
         self.socket.hear(process.identity, message)
 
-    def count_crashes(self, worker, reason):
-        """Where a process died before its STARTED was heard, all that it held may have been running."""
+    def count_crashes(self, worker):
+        """Where a process died before its STARTED was heard, it can only be told of one that it held alone."""
         identity = worker.identity
-        running = self.processes[identity].running or (list(worker.held) if reason == "exit" else [])
+        running = self.processes[identity].running or (list(worker.held) if len(worker.held) == 1 else [])
         for name in running:
             task = self.asked.get(name)
             if task and not task.done() and self.holder[name][0] == identity:
@@ -630,7 +669,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.processes[process.identity] = process
         self.call(self.say, process, process.hello)
         if is_ready:
-            self.call(self.say, process, Ready("fake 1", CREDIT))
+            self.call(self.say, process, Ready("fake 1", CREDIT, 350.0))
 
     @rule()
     def restart_the_dead(self):

@@ -18,7 +18,7 @@ def scrape(metrics):
 
 @pytest.fixture
 def roster():
-    return Roster("c", "f", 0.5)
+    return Roster("c", "f", 0.5, 0.0)
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def metrics(roster):
 
 def join(roster, name, incarnation=1, now=0.0):
     worker = roster.join(f"{name}.{incarnation}".encode(), Hello("c", name, incarnation, "f", "h", 1, (0,)), now)
-    roster.ready(worker, Ready("fake 1", 512))
+    roster.ready(worker, Ready("fake 1", 512, 350.0))
     return worker
 
 

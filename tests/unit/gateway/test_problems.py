@@ -139,7 +139,7 @@ def test_a_known_path_keeps_its_allow_header():
     [
         (problems.not_found("/x"), 404, "not_found"),
         (problems.from_error(errors.BodyTooLarge("At most 1000 bytes.")), 413, "body_too_large"),
-        (problems.unsupported_media_type("application/json"), 415, "unsupported_media_type"),
+        (problems.from_error(errors.UnsupportedMediaType("Not so.")), 415, "unsupported_media_type"),
     ],
 )
 def test_the_edge_s_own_problems_have_the_same_shape(problem, status, code):

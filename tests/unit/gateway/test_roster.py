@@ -12,6 +12,7 @@ from ostraka_shared.messages import Hello, Ready, Started
 BEAT_S = 0.5
 SILENT_S = SUSPECT_BEATS * BEAT_S + 0.001
 LOST_S = LOST_BEATS * BEAT_S + 0.001
+SPEED = 350.0
 
 
 def hello(name="w0", incarnation=1, cluster="c", fingerprint="f"):
@@ -24,7 +25,7 @@ def identity(name="w0", incarnation=1):
 
 @pytest.fixture
 def roster():
-    return Roster("c", "f", BEAT_S)
+    return Roster("c", "f", BEAT_S, 0.0)
 
 
 def join(roster, name="w0", incarnation=1, now=0.0, *, ready=True):
@@ -35,7 +36,7 @@ def join(roster, name="w0", incarnation=1, now=0.0, *, ready=True):
         roster.remove(earlier, now)
     worker = roster.join(identity(name, incarnation), said, now)
     if ready:
-        roster.ready(worker, Ready("fake 1", 512))
+        roster.ready(worker, Ready("fake 1", 512, SPEED))
     return worker
 
 
@@ -50,7 +51,7 @@ def test_a_worker_is_ready_once_it_says_so(roster):
     worker = join(roster, ready=False)
     assert worker.state is WorkerState.STARTING
     assert roster.ready_workers() == []
-    roster.ready(worker, Ready("onnxruntime 1.31.1", 512))
+    roster.ready(worker, Ready("onnxruntime 1.31.1", 512, SPEED))
     assert roster.ready_workers() == [worker]
     assert (worker.engine, worker.credit_tokens) == ("onnxruntime 1.31.1", 512)
 
@@ -118,12 +119,12 @@ def test_silence_for_too_long_is_loss(roster):
 def test_a_call_may_take_its_time(roster, tokens):
     worker = join(roster)
     roster.started(worker, Started(("r",), tokens))
-    assert roster.judge(SUSPECT_BEATS * BEAT_S + patience_s(tokens)) == []
+    assert roster.judge(SUSPECT_BEATS * BEAT_S + patience_s(tokens, SPEED)) == []
     assert worker.state is WorkerState.READY
-    assert roster.judge(SILENT_S + patience_s(tokens)) == []
+    assert roster.judge(SILENT_S + patience_s(tokens, SPEED)) == []
     assert worker.state is WorkerState.SUSPECT
-    assert roster.judge(LOST_BEATS * BEAT_S + LOST_CALLS * patience_s(tokens)) == []
-    assert roster.judge(LOST_S + LOST_CALLS * patience_s(tokens)) == [worker]
+    assert roster.judge(LOST_BEATS * BEAT_S + LOST_CALLS * patience_s(tokens, SPEED)) == []
+    assert roster.judge(LOST_S + LOST_CALLS * patience_s(tokens, SPEED)) == [worker]
 
 
 def test_loading_may_take_long_but_not_for_ever(roster):
@@ -138,17 +139,26 @@ def test_a_draining_worker_gets_no_work_and_stays_so(roster, ready):
     worker = join(roster, ready=ready)
     roster.drain(worker)
     roster.heard(worker, 1.0)
-    roster.ready(worker, Ready("fake 1", 512))
+    roster.ready(worker, Ready("fake 1", 512, SPEED))
     roster.judge(1.0 + SILENT_S)
     assert worker.state is WorkerState.DRAINING
     assert roster.ready_workers() == []
     assert roster.judge(1.0 + LOST_S) == [worker]
 
 
-def test_patience_grows_with_the_call():
-    assert patience_s(0) == 0.0
-    assert patience_s(350) > 2.0
-    assert patience_s(8192) > 8 * patience_s(1024)
+def test_patience_grows_with_the_call_and_shrinks_with_the_workers_speed():
+    assert patience_s(0, SPEED) == 0.0
+    assert patience_s(350, SPEED) > 2.0
+    assert patience_s(8192, SPEED) > 8 * patience_s(1024, SPEED)
+    assert patience_s(256, SPEED / 10) == pytest.approx(10 * patience_s(256, SPEED))
+    assert patience_s(256, 0.0) == 0.0
+
+
+def test_the_time_this_process_stood_still_is_nobodys_silence(roster):
+    worker = join(roster)
+    roster.forgive(1000.0)
+    assert roster.judge(1000.0 + LOST_S - 0.1) == []
+    assert roster.judge(1000.0 + LOST_S + 0.1) == [worker]
 
 
 def run_call(roster, worker, tokens, seconds, now):
@@ -196,7 +206,8 @@ def test_only_ready_workers_count_as_speed(roster):
 
 
 def test_whom_to_wait_for(roster):
-    assert not roster.expects_worker(0.0, 10.0)
+    assert roster.expects_worker(9.0, 10.0), "a predecessor's workers may come"
+    assert not roster.expects_worker(10.0, 10.0)
     worker = join(roster, ready=False)
     assert roster.expects_worker(500.0, 10.0)
     roster.drain(worker)
@@ -229,7 +240,7 @@ class RosterMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.now = 100.0
-        self.roster = Roster("c", "f", BEAT_S)
+        self.roster = Roster("c", "f", BEAT_S, 0.0)
         self.model = {}
         self.newest = {}
         self.gone = []
@@ -271,7 +282,7 @@ class RosterMachine(RuleBasedStateMachine):
     def ready(self, worker, credit):
         if self.is_here(worker):
             self._hear(worker).is_ready = True
-            self.roster.ready(worker, Ready("fake 1", credit))
+            self.roster.ready(worker, Ready("fake 1", credit, SPEED))
 
     @rule(worker=workers)
     def beat(self, worker):

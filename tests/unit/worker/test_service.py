@@ -121,7 +121,7 @@ def failures(said):
     return [(message.request_id, message.code) for message in said if isinstance(message, Failed)]
 
 
-READY = Ready("fake 1", 2 * BUDGET)
+READY = Ready("fake 1", 2 * BUDGET, 0.0)  # these tests do not warm it up
 END = [Drain(), Bye("drained")]
 
 
@@ -135,6 +135,18 @@ def test_warm_up_runs_each_shape_and_says_nothing(world):
     world.service.warm_up()
     assert world.engine.calls == [[tokens] * prompts for prompts, tokens in WARM_UP_SHAPES]
     assert world.link.sent == []
+
+
+def test_ready_says_how_fast_the_last_warm_up_call_was(world):
+    world.service.load(lambda: world.engine)
+    world.service.warm_up()
+    world.service.run()
+    assert world.link.said[0].tokens_per_s == pytest.approx(1000.0)  # TimedEngine's
+
+
+def test_of_many_refusals_by_a_new_gateway_only_the_first_is_answered_until_it_welcomes(world):
+    said = world.run([UNKNOWN, UNKNOWN], [UNKNOWN], [Welcome(500)], [UNKNOWN], [Welcome(500)])
+    assert said.count(HELLO) == 2
 
 
 def test_an_engine_that_cannot_load_is_not_hidden(world):

@@ -1,19 +1,16 @@
-import argparse
 import io
 import sys
 from pathlib import Path
 
 import pytest
 
-from ostraka import model_command
+from ostraka.__main__ import main
 from ostraka_shared.model_folder import open_folder
 from ostraka_worker.build.progress import Bars, Lines, for_stderr
 
 
 def call(*words: str | Path) -> int:
-    parser = argparse.ArgumentParser()
-    model_command.register(parser)
-    return model_command.run(parser.parse_args([str(word) for word in words]))
+    return main(["model", *map(str, words)])
 
 
 def test_build_list_verify(tiny_gguf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,116 @@
+"""uvicorn's protocol as we bound it, given packets of any size."""
+
+import asyncio
+import json
+
+import pytest
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from ostraka_gateway.http_server import HEAD_BYTES_MAX, protocol_for
+
+OVER = HEAD_BYTES_MAX * 3
+
+
+class Transport:
+    def __init__(self):
+        self.written = b""
+        self.ended = ""
+
+    def get_extra_info(self, _, default=None):
+        return default
+
+    def write(self, sent):
+        self.written += sent
+
+    def close(self):
+        self.ended = self.ended or "closed"
+
+    def abort(self):
+        self.ended = self.ended or "aborted"
+
+    def is_closing(self):
+        return bool(self.ended)
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def pause_reading(self):
+        pass
+
+    def resume_reading(self):
+        pass
+
+
+@pytest.fixture
+def asked():
+    return []
+
+
+@pytest.fixture
+async def protocol(asked):
+    async def app(scope, receive, send):
+        asked.append(scope["path"])
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    config = Config(app, lifespan="off", log_config=None)
+    made = protocol_for(10, 100)(config, ServerState(), {}, asyncio.get_running_loop())
+    made.connection_made(Transport())
+    yield made
+    await asyncio.gather(*made.tasks)
+    if made.parser is not None:
+        made.connection_lost(None)
+    assert made._arrival is None
+    assert made._unread._next_look is None
+
+
+def status_of(protocol):
+    return int(protocol.transport.written.split(b" ", 2)[1])
+
+
+@pytest.mark.parametrize(
+    "packets",
+    [
+        [b"GET / HTTP/1.1\r\nx-y: " + b"z" * OVER + b"\r\n\r\n"],
+        [b"GET / HTTP/1.1\r\n" + b"x-y: zzzzzzzz\r\n" * (OVER // 10) + b"\r\n"],
+        [b"GET /" + b"z" * OVER + b" HTTP/1.1\r\n\r\n"],
+        [b"GET / HTTP/1.1\r\nx-y: ", *[b"z" * 8192] * 9],
+        [b"GET / HTTP/1.1\r\n", *[b"x-y: zzzzzzzz\r\n"] * (OVER // 10)],
+        [b"GET /livez HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nx-y: " + b"z" * OVER + b"\r\n\r\n"],
+    ],
+    ids=["one header", "many headers", "path", "one header in pieces", "many headers in pieces", "second request"],
+)
+async def test_no_head_beyond_the_limit_passes(protocol, asked, packets):
+    for packet in packets:
+        protocol.data_received(packet)
+        if protocol.transport.is_closing():
+            break
+    assert (status_of(protocol), protocol.transport.ended) == (431, "closed")
+    told = json.loads(protocol.transport.written.partition(b"\r\n\r\n")[2])
+    assert told["detail"]["error_type"] == "headers_too_large"
+    await asyncio.gather(*protocol.tasks)
+    assert asked in ([], ["/livez"])
+
+
+async def test_each_request_has_the_whole_limit(protocol, asked):
+    head = b"GET / HTTP/1.1\r\nx-y: " + b"z" * (HEAD_BYTES_MAX * 2 // 3) + b"\r\n\r\n"
+    for _ in range(3):
+        protocol.data_received(head)
+        await asyncio.gather(*protocol.tasks)
+    assert asked == ["/"] * 3
+
+
+@pytest.mark.parametrize("wanted", [b"h2c", b"websocket"])
+async def test_an_upgrade_is_answered_as_if_not_asked_for_and_not_logged(protocol, asked, caplog, wanted):
+    protocol.data_received(b"GET /x HTTP/1.1\r\nconnection: upgrade\r\nupgrade: " + wanted + b"\r\n\r\n")
+    await asyncio.gather(*protocol.tasks)
+    assert (asked, status_of(protocol)) == (["/x"], 200)
+    assert not caplog.records
+
+
+async def test_a_paused_answer_is_watched(protocol):
+    assert protocol._unread._next_look is None
+    protocol.pause_writing()
+    assert protocol._unread._next_look is not None
+    protocol.resume_writing()
