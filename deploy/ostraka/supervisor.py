@@ -105,7 +105,8 @@ class Supervisor:
         is_drained = self._phase is Phase.DRAINING_WORKERS or child is self._gateway
         if is_drained and not self._is_up:
             log.debug("child_stopped", child=child.name, code=code)
-            if child is self._gateway and code != "0":  # it left something unanswered
+            # Other than these, it left something unanswered; SIGTERM ends one that has not begun to serve.
+            if child is self._gateway and code not in ("0", signal.SIGTERM.name):
                 self._exit_code = EXIT_FAILED
             return
         child.schedule_restart(has_been_ready=self._has_served)

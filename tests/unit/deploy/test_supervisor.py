@@ -269,6 +269,13 @@ def test_a_signal_while_starting_drains(world):
     assert world.journal == ["gateway SIGTERM", "w0 SIGTERM", "w1 SIGTERM"]
 
 
+def test_a_gateway_that_had_not_begun_to_serve_left_nothing_unanswered(world):
+    """It has no handler yet: the signal itself ends it."""
+    world.ready = lambda: None
+    world.gateway.obeys = False
+    assert world.run(signal.SIGTERM, kill(world.gateway, -signal.SIGTERM)) == 0
+
+
 def test_a_fault_of_its_own_leaves_no_child(world):
     def fault():
         raise ZeroDivisionError
