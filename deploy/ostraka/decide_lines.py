@@ -1,5 +1,6 @@
 """One request a line in, one answer or error a line out, in order. What was written stays; a broken run can go on."""
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -19,10 +20,8 @@ def decide_lines(source: str, output: Path | None, find_answerer: Callable[[], A
     with ExitStack() as files:
         lines = files.enter_context(_open(source)) if source != "-" else sys.stdin.buffer
         sink = files.enter_context(_append(output)) if output else sys.stdout.buffer
-        done = _count_whole_lines(sink) if output else 0
-        total = None if source == "-" else sum(1 for _ in _bodies(lines))
-        if total is not None:
-            lines.seek(0)
+        total = _count_bodies(lines) if source != "-" and lines.seekable() else None
+        done = _go_on_after(sink, output, total) if output else 0
         bodies = islice(_bodies(lines), done, None)
         # Before the bar, whose thread a build's fork should not meet.
         outcomes = find_answerer().answer(bodies)
@@ -62,13 +61,32 @@ def _append(output: Path) -> BinaryIO:
         raise ConfigError(f"{output}: {bad.strerror}") from bad
 
 
-def _count_whole_lines(sink: BinaryIO) -> int:
-    """Cuts off a last line that was being written when the run broke, and stands at the end."""
+def _count_bodies(lines: BinaryIO) -> int:
+    count = sum(1 for _ in _bodies(lines))
+    lines.seek(0)
+    return count
+
+
+def _go_on_after(sink: BinaryIO, output: Path, total: int | None) -> int:
+    """How many outcomes the file has. Cuts off a last one that was being written when the run broke, and stands at the
+    end. Raises ConfigError, and changes nothing, where the file is not what such a run wrote."""
     count = whole = 0
-    for line in sink:
-        if line.endswith(b"\n"):
-            count += 1
-            whole += len(line)
+    for number, line in enumerate(sink, 1):
+        is_whole = line.endswith(b"\n")
+        if not (_is_outcome(line) if is_whole else line.startswith(b"{")):
+            raise ConfigError(f"{output}: line {number} is no answer of an earlier run: resume with its own file")
+        count += is_whole
+        whole += len(line) * is_whole
+    if total is not None and count > total:
+        raise ConfigError(f"{output} has {count} answers, and there are {total} requests: resume with its own file")
     sink.truncate(whole)
     sink.seek(0, os.SEEK_END)
     return count
+
+
+def _is_outcome(line: bytes) -> bool:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(value, dict) and ("answers" in value or "detail" in value)

@@ -22,7 +22,7 @@ from ostraka.restarts import RestartPolicy
 from ostraka.signals import taken_signals
 from ostraka.supervisor import Supervisor
 from ostraka_gateway import auth
-from ostraka_gateway.config import DEFAULT_DEADLINE_MS, DEFAULT_QUEUE_TOKENS, GatewayConfig
+from ostraka_gateway.config import DEFAULT_DEADLINE_MS, DEFAULT_QUEUE_TOKENS, GatewayConfig, check_deadline
 from ostraka_gateway.http_config import HttpConfig
 from ostraka_gateway.open_files import allow_open_files
 from ostraka_shared.addresses import check_endpoint, ipc_endpoint
@@ -65,6 +65,7 @@ class ServeConfig:
             raise ValueError(f"--port must be from 0 to 65535, not {self.port}")
         # Said now, and not by a child after the model was built.
         check_at_least(1, self, "batch_tokens", "queue_tokens", "deadline_ms")
+        check_deadline(self.deadline_ms)
         check_at_least(0, self, "grace_s")
 
 

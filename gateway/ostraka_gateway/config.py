@@ -3,12 +3,18 @@
 from dataclasses import dataclass
 
 from ostraka_gateway.http_config import HttpConfig
+from ostraka_gateway.limits import DEADLINE_MS_MAX
 from ostraka_shared.options import check_at_least, group, option, required
 
 DEFAULT_DEADLINE_MS = 9000
 """The official SDKs give up after 10 s and then try again: an answer after that is work for nobody."""
 DEFAULT_QUEUE_TOKENS = 200_000
 """A bound on memory; the predicted wait refuses long before."""
+
+
+def check_deadline(deadline_ms: int) -> None:
+    if deadline_ms > DEADLINE_MS_MAX:
+        raise ValueError(f"--deadline-ms must be at most {DEADLINE_MS_MAX}, not {deadline_ms}")
 
 
 @dataclass(frozen=True)
@@ -28,4 +34,5 @@ class GatewayConfig:
 
     def __post_init__(self) -> None:
         check_at_least(1, self, "deadline_ms", "queue_tokens", "heartbeat_ms", "tokenizer_threads")
+        check_deadline(self.deadline_ms)
         check_at_least(0, self, "grace_s")

@@ -16,6 +16,7 @@ from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.dialect import Asked, Dialect
 from ostraka_gateway.dispatcher import Reply
 from ostraka_gateway.http_config import HttpConfig
+from ostraka_gateway.limits import DEADLINE_MS_MAX
 from ostraka_gateway.problems import Problem
 from ostraka_gateway.prompts import TokenizedRequest
 from ostraka_gateway.rate_limit import RateLimit
@@ -25,7 +26,6 @@ from ostraka_gateway.timeline import Timeline
 from ostraka_shared.errors import InvalidRequest, OstrakaError
 
 DEADLINE_HEADER = "x-deadline-ms"
-DEADLINE_MS_MAX = 600_000
 JSON = "application/json"
 LARGE_BODY_BYTES = 1 << 18
 """From here on a body is understood in a thread of its own kind, in no tokenizer's way. It takes 0.1 us a byte, and has

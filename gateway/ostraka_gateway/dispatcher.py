@@ -121,9 +121,9 @@ class Dispatcher:
         admit(tokens, deadline - now, self._load(now), self._queue_limit_tokens)
         pending = Pending(request_id, prefix, suffixes, state_tokens, tokens, deadline, now, loop.create_future())
         self._pending[request_id] = pending
-        self._enqueue(pending)
-        self.pump()
         try:
+            self._enqueue(pending)
+            self.pump()
             async with asyncio.timeout_at(deadline):
                 return await pending.future
         except TimeoutError:

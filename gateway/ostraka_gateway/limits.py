@@ -9,6 +9,9 @@ from ostraka_shared.options import check_at_least, option
 REQUEST_CHARS_MAX = MAX_FRAME_BYTES // TOKEN_BYTES
 """Beyond a token a character the wire's frame could not hold the prompts."""
 
+DEADLINE_MS_MAX = 600_000
+"""Ten minutes; nobody waits longer for an answer."""
+
 
 @dataclass(frozen=True)
 class Limits:

@@ -21,8 +21,10 @@ from ostraka_shared.messages import Beat, Hello, Ready, Refused, Started
 LOAD_S = 300.0
 """How long a worker may take from HELLO to READY: a large model from a cold disk."""
 SUSPECT_BEATS = 2.0
-LOST_CALLS = 3.0
-LOST_BEATS = 4.0
+LOST_CALLS = 1.5
+LOST_BEATS = 3.0
+"""A worker that stands still in a call of the longest step (384 tokens, fp32) is lost after 5.6 s: early enough for
+another to answer before the default deadline. Patience is twice what the call should take, so this is three times."""
 ATTENTION_TOKENS = 1500
 RATE_WEIGHT = 0.2
 """Of the newest call, in a worker's smoothed speed."""
@@ -55,6 +57,12 @@ class Worker:
     tokens_per_s: float = 0.0
     last_turn: int = 0
     beat: Beat | None = None
+
+    @property
+    def patience_s(self) -> float:
+        """By its slower speed: a machine may be busier now than it was at warm-up."""
+        speeds = [speed for speed in (self.warm_tokens_per_s, self.tokens_per_s) if speed]
+        return patience_s(self.running_tokens, min(speeds, default=0.0))
 
     def hold(self, request_id: str, tokens: int, turn: int) -> None:
         self.held[request_id] = tokens
@@ -172,12 +180,12 @@ class Roster:
         return any(w.state is not WorkerState.DRAINING for w in self) or now - self.last_departure < patience_s
 
     def _suspect_after_s(self, worker: Worker) -> float:
-        return SUSPECT_BEATS * self._heartbeat_s + patience_s(worker.running_tokens, worker.warm_tokens_per_s)
+        return SUSPECT_BEATS * self._heartbeat_s + worker.patience_s
 
     def _lost_after_s(self, worker: Worker) -> float:
         if worker.state is WorkerState.STARTING:
             return LOAD_S
-        return LOST_BEATS * self._heartbeat_s + LOST_CALLS * patience_s(worker.running_tokens, worker.warm_tokens_per_s)
+        return LOST_BEATS * self._heartbeat_s + LOST_CALLS * worker.patience_s
 
 
 def patience_s(tokens: int, tokens_per_s: float) -> float:

@@ -123,3 +123,36 @@ def test_what_cannot_work_is_one_clear_line(tmp_path: Path, requests: Path) -> N
     for arguments, line in cases.items():
         done = decide(*arguments)
         assert (done.returncode, done.stderr.decode()) == (1, f"ostraka: {line}\n")
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        (b"my notes", "line 1 is no answer of an earlier run: resume with its own file"),
+        (b'{"detail":[]}\n[1]\n', "line 2 is no answer of an earlier run: resume with its own file"),
+        (b'{"detail":[]}\n' * 21, "has 21 answers, and there are 20 requests: resume with its own file"),
+    ],
+)
+def test_a_file_of_another_kind_is_not_gone_on_with(requests: Path, tmp_path: Path, fake_model, kept, said) -> None:
+    output = tmp_path / "mine"
+    output.write_bytes(kept)
+    done = decide(requests, f"--output={output}", "--resume", f"--model={fake_model.path}")
+    assert (done.returncode, output.read_bytes()) == (1, kept)
+    assert said in done.stderr.decode()
+
+
+def test_a_file_of_requests_is_not_its_own_output(requests: Path, fake_model) -> None:
+    before = requests.read_bytes()
+    done = decide(requests, f"--output={requests}", "--resume", f"--model={fake_model.path}")
+    assert (done.returncode, requests.read_bytes()) == (1, before)
+
+
+def test_requests_from_a_pipe_with_a_name(tmp_path: Path, fake_model: ModelFolder) -> None:
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cp", "/dev/stdin", str(pipe)], stdin=subprocess.PIPE) as writer:
+        assert writer.stdin
+        writer.stdin.write(body("a") + b"\n" + body("b"))
+        writer.stdin.close()
+        done = decide(pipe, f"--model={fake_model.path}")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 2)

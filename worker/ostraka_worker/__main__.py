@@ -12,7 +12,7 @@ from ostraka_shared.addresses import check_endpoint, host_id
 from ostraka_shared.errors import OstrakaError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.messages import Hello
-from ostraka_shared.model_folder import ModelFolder, open_folder
+from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
 from ostraka_shared.options import add_options, build_parser, read_settings
 from ostraka_worker.config import WorkerConfig
 from ostraka_worker.engines import load_engine
@@ -49,6 +49,8 @@ def serve(config: WorkerConfig) -> int:
     service = Service(link, make_hello(config, folder), config.batch_tokens, config.credit_tokens, snapshots)
     begun = time.monotonic()
     service.introduce()
+    # Hashed at every start: a file altered since would give wrong answers under the right fingerprint.
+    verify_folder(folder)
     service.load(lambda: load_engine(folder, threads=config.threads or max(1, len(config.cores))))
     signal.signal(signal.SIGTERM, lambda *_: _stop(service))
     signal.signal(signal.SIGINT, lambda *_: _stop(service))

@@ -6,9 +6,8 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from ostraka_gateway.decision import DEADLINE_MS_MAX
 from ostraka_gateway.dialect import ALIAS_PREFIXES
-from ostraka_gateway.limits import Limits
+from ostraka_gateway.limits import DEADLINE_MS_MAX, Limits
 from ostraka_gateway.middleware import SYSTEM_ONE_PATHS
 from ostraka_gateway.openai_decisions.schemas import DecisionsRequest
 from ostraka_gateway.openapi import examples, shapes
