@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.load import Measured, make_bodies, run_load
+from benchmarks.load import make_bodies, run_load
 from ostraka_gateway.schemas import parse_request
 from ostraka_gateway.served_model import ServedModel
 from ostraka_shared.messages import Work
@@ -38,25 +38,19 @@ def main() -> None:
     folder = ensure_embedded(Path("~/.cache/ostraka").expanduser(), values.precision, for_stderr())
     bodies = make_bodies(values.requests)
     works = tokenize(folder, bodies)
-    with running(folder.path, "--workers=1") as one, bare_loop(folder, works, worker_core(one)) as bare:
-        served, alone, gateway_us = [], [], []
-        run_load(one.url, bodies, IN_FLIGHT)
-        for number in range(values.rounds):
-            alone.append(run_bare(bare))
-            before = gateway_cpu_s(one)
-            served.append(run_load(one.url, bodies, IN_FLIGHT))
-            gateway_us.append((gateway_cpu_s(one) - before) / len(bodies) * 1e6)
-            share = served[-1].tokens_per_s / alone[-1]
-            print(f"round {number + 1}: bare {alone[-1]:.0f} tok/s, served {served[-1].tokens_per_s:.0f}, {share:.1%}")
-        report_share(served, alone, gateway_us)
-        with running(folder.path, "--workers=2") as two:
-            report_scaling(one, two, bodies, values.rounds)
+    cache = f"--state-cache={values.state_cache}"
+    with running(folder.path, "--workers=1", cache) as one, running(folder.path, "--workers=2", cache) as two:
+        keep_off(worker_core(one), one)
+        with bare_loop(folder, works, worker_core(one)) as bare:
+            report_share(one, bare, bodies, values.rounds)
+        report_scaling(one, two, bodies, values.rounds)
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=120)
+    parser.add_argument("--state-cache", type=int, default=16, help="states each worker keeps; 0 as the bare loop")
     parser.add_argument("--precision", choices=PRECISIONS, default=DEFAULT_PRECISION)
     return parser.parse_args()
 
@@ -104,28 +98,55 @@ def run_bare(pipe: Connection) -> float:
 
 def worker_core(cluster: Cluster) -> int:
     """Of a machine with two cores or more: the worker's first; the client and the gateway use the others."""
-    core: int = cluster.worker("w0")["cores"][0]
-    return core
+    (core,) = worker(cluster).cpu_affinity()
+    return int(core)
 
 
-def gateway_cpu_s(cluster: Cluster) -> float:
-    gateway = next(
-        child for child in psutil.Process(cluster.process.pid).children() if "ostraka_gateway" in child.cmdline()
-    )
-    times = gateway.cpu_times()
+def keep_off(core: int, cluster: Cluster) -> None:
+    """The client, which is this process, and the gateway leave the worker's core alone, as on a machine with more."""
+    others = os.sched_getaffinity(0) - {core}
+    if others:
+        os.sched_setaffinity(0, others)
+        gateway(cluster).cpu_affinity(list(others))
+
+
+def gateway(cluster: Cluster) -> psutil.Process:
+    children = psutil.Process(cluster.process.pid).children()
+    return next(child for child in children if "ostraka_gateway" in child.cmdline())
+
+
+def worker(cluster: Cluster) -> psutil.Process:
+    found = cluster.worker("w0")
+    assert found
+    return psutil.Process(found["pid"])
+
+
+def cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
     return float(times.user + times.system)
 
 
-def report_share(served: list[Measured], alone: list[float], gateway_us: list[float]) -> None:
-    shares = [each.tokens_per_s / bare for each, bare in zip(served, alone, strict=True)]
+def report_share(one: Cluster, bare: Connection, bodies: list[bytes], rounds: int) -> None:
+    shares, gateway_us, busy = [], [], []
+    run_load(one.url, bodies, IN_FLIGHT)
+    for number in range(rounds):
+        alone = run_bare(bare)
+        before, worker_before = cpu_s(gateway(one)), cpu_s(worker(one))
+        measured = run_load(one.url, bodies, IN_FLIGHT)
+        served = measured.tokens_per_s
+        gateway_us.append((cpu_s(gateway(one)) - before) / len(bodies) * 1e6)
+        busy.append((cpu_s(worker(one)) - worker_before) / measured.wall_s)
+        shares.append(served / alone)
+        print(f"round {number + 1}: bare {alone:.0f} tok/s, served {served:.0f}, {served / alone:.1%}", flush=True)
     print(
         f"served share of the bare loop: median {statistics.median(shares):.1%}, {min(shares):.1%}..{max(shares):.1%}"
     )
+    print(f"the worker computed for {statistics.median(busy):.1%} of the time; what else is lost, neighbours took")
     print(f"gateway CPU a request: median {statistics.median(gateway_us):.0f} us")
 
 
 def report_scaling(one: Cluster, two: Cluster, bodies: list[bytes], rounds: int) -> None:
-    """The client and the gateway take their own share of the two cores that both workers want."""
+    """On two cores, the client and the second gateway take their share of what both workers want."""
     run_load(two.url, bodies, IN_FLIGHT)
     ratios = []
     for _ in range(rounds):
