@@ -78,7 +78,7 @@ def _sequence(lines: Sequence[Line], line: Line) -> TokenIds:
 
 
 def fake_logits(tokens: npt.NDArray[np.uint32]) -> npt.NDArray[np.float32]:
-    """(no, yes) in -2..2, the same for the same prompt whatever its company; every token and its place count."""
+    """(no, yes) in -1..1, the same for the same prompt whatever its company; every token and its place count."""
     places = np.arange(1, len(tokens) + 1, dtype=np.uint64)
     digest = int(np.sum(tokens.astype(np.uint64) * places * np.uint64(2654435761)) % np.uint64(65536))
     return np.array([-digest / 32768 + 1, digest / 32768 - 1], dtype=np.float32)
