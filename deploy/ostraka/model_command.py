@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _register_build(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", nargs="?", type=Path, metavar="SOURCE.gguf", help="a GGUF checkpoint (SmolLM2 family)")
+    parser.add_argument("source", nargs="?", type=Path, metavar="SOURCE.gguf", help="a SmolLM2-family GGUF")
     parser.add_argument("--precision", choices=PRECISIONS, default=DEFAULT_PRECISION, help="default: %(default)s")
     parser.add_argument("--name", type=_name, help="default: the source's file name")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: models/NAME-PRECISION in the cache")

@@ -160,12 +160,26 @@ class Readiness(BaseModel):
     ready_workers: Count
 
 
+class StateSnapshots(BaseModel):
+    """Of all workers together."""
+
+    kept: Count
+    max: Count
+    tokens: Count
+    max_tokens: Count
+    hits: Count
+    misses: Count
+    reused_tokens: Count
+    bytes: Count
+
+
 class EngineHealth(BaseModel):
     runtime: str
     version: str
     device: Literal["cpu"]
     model_dir: str
     precision: str
+    state_snapshots: StateSnapshots
     batched_requests: Count
 
 
