@@ -66,6 +66,7 @@ def build_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
     tokenizer = _parse(vocabulary) if isinstance(vocabulary, TokenizerText) else _from_pieces(vocabulary)
     if vocabulary.bos:
         single_token(tokenizer, vocabulary.bos, "the token that begins a text")
+    _refuse_merges_across_lines(tokenizer)
     return tokenizer
 
 
@@ -83,6 +84,23 @@ def splitting(pre: str) -> Splitting:
             f"cannot build a model whose text is split the {pre!r} way: only {', '.join(SPLITTINGS)} are supported"
         )
     return SPLITTINGS[pre]
+
+
+def _refuse_merges_across_lines(tokenizer: Tokenizer) -> None:
+    """Prompts are tokenized line by line; byte-level BPE that splits text into words first allows it."""
+
+    def encode(text: str) -> list[int]:
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    line = "Answer: it is"
+    for before in ("", "a state", "12. -\u3000", "tail \n", "e\u0301"):
+        before_letter = encode(f"{before}\nL")[: -len(encode("L"))]
+        if not encode(line) or encode(f"{before}\n{line}") != before_letter + encode(line):
+            raise UnknownArchitecture(
+                "cannot build a model whose tokenizer merges across lines: only byte-level BPE that splits text into"
+                " words first is supported"
+            )
 
 
 def _parse(vocabulary: TokenizerText) -> Tokenizer:
