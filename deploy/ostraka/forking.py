@@ -127,8 +127,8 @@ class ForkedProcess:
             if self._zygote.is_overdue(self._asked_at):
                 self._fail("the process that loaded the model does not answer")
             return
-        except OSError as bad:
-            self._fail(str(bad))
+        except ConnectionResetError:  # closed with our settings unread
+            message = b""
         if not message:
             self._fail("the process that loaded the model has ended, or its fork has")
         report = json.loads(message)

@@ -49,6 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     add_options(parser, ZygoteConfig)
     values = parser.parse_args(argv)
     configure_logs("zygote", values.log_format, values.log_level)
+    name_process("ostraka zygote")
     try:
         config = read_settings(ZygoteConfig, values)
         with socket.socket(fileno=config.control_fd) as control:
@@ -94,7 +95,7 @@ class Zygote:
                     self._warm.loaded.check_files()
                     self._hand_over(channel)
                 except (CannotFork, ModelDamaged) as bad:
-                    _send(channel, {"refused": str(bad)})
+                    _refuse(channel, str(bad))
                     if isinstance(bad, ModelDamaged):
                         raise
             self._replace_spare()
@@ -155,6 +156,11 @@ def _pass_on(spare: socket.socket, channel: socket.socket) -> bool:
         except OSError:
             return False
     return True
+
+
+def _refuse(channel: socket.socket, reason: str) -> None:
+    channel.recv(MESSAGE_BYTES)  # closed with the settings unread, it would seem to have broken
+    _send(channel, {"refused": reason})
 
 
 def _send(channel: socket.socket, report: dict[str, object]) -> None:

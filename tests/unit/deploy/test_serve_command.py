@@ -102,7 +102,10 @@ def test_each_node_has_a_zygote_on_the_cores_of_its_workers(fake_model, tmp_path
 
 @pytest.mark.parametrize(
     ("config", "workers"),
-    [(ServeConfig(port=0, processes=WorkersConfig(worker_start="load")), ((2,), (3,))), (ServeConfig(port=0), ((2, 3),))],
+    [
+        (ServeConfig(port=0, processes=WorkersConfig(worker_start="load")), ((2,), (3,))),
+        (ServeConfig(port=0), ((2, 3),)),
+    ],
 )
 def test_workers_that_load_for_themselves_or_have_several_threads_have_no_zygote(fake_model, tmp_path, config, workers):
     supervisor, _, _ = children(config, fake_model, tmp_path, workers=workers)

@@ -46,7 +46,7 @@ class FakeChild:
         if self.fails_to_start:
             self.fails_to_start -= 1
             raise BlockingIOError(11, "Resource temporarily unavailable")
-        self.process = SimpleNamespace(wait=lambda: self.world.journal.append(f"{self.name} reaped"))
+        self.process = SimpleNamespace(pid=0, wait=lambda: self.world.journal.append(f"{self.name} reaped"))
         self.code = 1 if self.dies_at_start else None
 
     def die(self, code=-9):
@@ -90,6 +90,7 @@ class World:
         self.supervisor = Probed(self.gateway, self.workers, ("127.0.0.1", 1), "http://x", GRACE_S)
 
     def wait(self, timeout_s, others):
+        assert others == []  # none of these children is forked
         self.waits.append(timeout_s)
         assert len(self.waits) < 500, "it spins"
         step = self.steps.pop(0) if self.steps else None if self.is_told else signal.SIGTERM
