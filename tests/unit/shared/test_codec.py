@@ -146,7 +146,7 @@ def test_a_frame_without_version_is_refused():
     refused(frame, "wrong_version")
 
 
-@pytest.mark.parametrize("kind", ["bye", "CANCEL", "", "__CLASS__", 1, None, b"BYE", ["BYE"], {"BYE": 1}])
+@pytest.mark.parametrize("kind", ["bye", "CANCELLED", "", "__CLASS__", 1, None, b"BYE", ["BYE"], {"BYE": 1}])
 def test_an_unknown_kind_is_refused(kind):
     refused(frame_of("bye", kind=kind), "unknown_kind")
 
