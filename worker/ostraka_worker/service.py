@@ -53,6 +53,16 @@ class Link(Protocol):
     def receive(self, timeout_s: float) -> list[Message]: ...
 
 
+def warm_up(engine: Engine) -> float:
+    """Tokens a second of the last call."""
+    tokens_per_s = 0.0
+    for prompts, tokens in WARM_UP_SHAPES:
+        begun = time.monotonic()
+        engine.run([Line(np.ones(tokens, np.uint32))] * prompts)
+        tokens_per_s = prompts * tokens / max(time.monotonic() - begun, 1e-6)
+    return tokens_per_s
+
+
 @dataclass(slots=True)
 class Counters:
     batches_done: int = 0
@@ -60,7 +70,7 @@ class Counters:
 
 
 class Service:
-    """The phases are called in order: `introduce`, `load`, `warm_up`, `run`."""
+    """The phases are called in order: `introduce`, `load`, `warm_up`, `run`; or `introduce`, `adopt`, `run`."""
 
     def __init__(self, link: Link, hello: Hello, batch_tokens: int, credit_tokens: int, snapshots: Snapshots) -> None:
         self._link = link
@@ -91,14 +101,11 @@ class Service:
         self._engine = load_engine()
 
     def warm_up(self) -> None:
-        for prompts, tokens in WARM_UP_SHAPES:
-            self._tokens_per_s = self._measure(prompts, tokens)
+        self._tokens_per_s = warm_up(self._engine)
 
-    def _measure(self, prompts: int, tokens: int) -> float:
-        """Tokens a second of one call."""
-        begun = time.monotonic()
-        self._engine.run([Line(np.ones(tokens, np.uint32))] * prompts)
-        return prompts * tokens / max(time.monotonic() - begun, 1e-6)
+    def adopt(self, engine: Engine, tokens_per_s: float) -> None:
+        """Instead of `load` and `warm_up`: an engine that was warm when this process was forked."""
+        self._engine, self._tokens_per_s = engine, tokens_per_s
 
     def run(self) -> None:
         """Serves until drained, or refused for good (`refusal` then says why)."""
