@@ -13,7 +13,7 @@ import pytest
 from ostraka_shared.messages import Work
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_worker import planner
-from ostraka_worker.build.builder import build_file
+from ostraka_worker.build.builder import Form, build_source
 from ostraka_worker.build.catalog import PRECISIONS
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.inference import BatchRun
@@ -50,7 +50,7 @@ class Bench:
 def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     folder = tmp_path_factory.mktemp("oracle")
     source = write_tiny(folder / "small.gguf", layers=6)
-    built = build_file(source, folder / "model", "small", request.param, ("0", "1"), Silent())
+    built = build_source(source, folder / "model", "small", request.param, Form("0", "1"), Silent())
     return Bench(built.graph, make_works())
 
 
