@@ -24,6 +24,7 @@ TOKENIZER_FILE = "tokenizer.json"
 SUMS_FILE = "SHA256SUMS"
 
 Fingerprint = NewType("Fingerprint", str)
+FileStates = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,22 @@ def verify_folder(folder: ModelFolder, advance: Callable[[int], None] = lambda _
     for name, expected in folder.hashes.items():
         if hash_file(folder.path / name, advance) != expected:
             raise ModelDamaged(f"{folder.path / name} was altered since it was built: build the model again")
+
+
+def file_states(folder: ModelFolder) -> FileStates:
+    """Of every file, what changes when it is written to or replaced. Costs microseconds, where hashing takes a second.
+
+    Taken before the files are hashed, and equal later, it says that they still are what was hashed. A write within the
+    same tick of the kernel's clock (4 ms) would not show. Raises ModelDamaged where a file is gone.
+    """
+    states = []
+    for name in sorted([*folder.hashes, SUMS_FILE]):
+        try:
+            found = (folder.path / name).stat()
+        except OSError as bad:
+            raise ModelDamaged(f"{folder.path / name} cannot be read ({bad.strerror}): build the model again") from bad
+        states.append((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+    return tuple(states)
 
 
 def write_sums(path: Path) -> None:
