@@ -1,6 +1,7 @@
 """Compiles the kernels into the wheel, or beside their source for an editable install; without a compiler, neither."""
 
 import runpy
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -18,4 +19,5 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg,misc]
             return
         build_data["force_include"][str(compiled["LIBRARY"])] = f"{KERNELS}/{compiled['LIBRARY'].name}"
         build_data["pure_python"] = False
-        build_data["infer_tag"] = True
+        # Not a module of Python's: any version of it will do.
+        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ostraka_shared.errors import ModelDamaged
 from ostraka_worker.engine import Line, Memory, first_position
-from ostraka_worker.kernels import LIBRARY, usable_kinds
+from ostraka_worker.kernels import LIBRARY, kind_of, usable_kinds
 from ostraka_worker.packing import Inputs, Packed, pack, pack_lines
 
 # Its Linux wheels from 1.30 on report usage to their maker unless this is set before the import.
@@ -50,6 +50,8 @@ class OnnxEngine:
         except UNLOADABLE as bad:
             raise ModelDamaged(f"{graph} cannot be loaded ({str(bad).splitlines()[0]}): build the model again") from bad
 
+        kind = kind_of(graph)
+        self._kernels = f"+{kind}" if kind else ""
         inputs = self._session.get_inputs()
         self._pack = pack_lines if any(each.name == "lines" for each in inputs) else pack
         self._past = [each for each in inputs if each.name.startswith("past_")]
@@ -59,7 +61,7 @@ class OnnxEngine:
 
     @property
     def version(self) -> str:
-        return f"onnxruntime {ort.__version__}"
+        return f"onnxruntime {ort.__version__}{self._kernels}"
 
     def memory(self, tokens: int) -> Memory:
         return Memory(tuple(np.empty((tokens, each.shape[1]), self._dtype) for each in self._past))

@@ -28,6 +28,11 @@ def graph_for(graph: Path, kind: str) -> Path:
     return graph.with_name(f"{graph.stem}.{kind}{graph.suffix}")
 
 
+def kind_of(graph: Path) -> str:
+    """The kernels that this form of a graph wants; empty: none."""
+    return graph.stem.partition(".")[2]
+
+
 def best_graph(graph: Path) -> Path:
     """The form of a graph that is fastest here: itself, if it has no other or no kernel is usable."""
     forms = (graph_for(graph, kind) for kind in usable_kinds())

@@ -40,6 +40,7 @@ class Built:
             for kind in usable_kinds():
                 if (graph := graph_for(place / "model.onnx", kind)).exists():
                     self.engines[f"{precision}-{kind}"] = OnnxEngine(graph)
+                    assert self.engines[f"{precision}-{kind}"].version.endswith(f"+{kind}")
 
 
 def _prompts(form: Form) -> list[list[int]]:
