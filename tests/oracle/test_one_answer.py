@@ -15,7 +15,7 @@ from ostraka_shared.model_folder import GRAPH_FILE, ModelFolder
 from ostraka_worker import planner
 from ostraka_worker.build.catalog import PRECISIONS
 from ostraka_worker.build.checkpoint import read_checkpoint
-from ostraka_worker.build.forms import PRECISION_KINDS
+from ostraka_worker.build.kernel_graphs import PRECISION_KINDS
 from ostraka_worker.build.graph import write_graph
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.inference import BatchRun
@@ -60,20 +60,20 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 ANSWER_TOKENS = (15, 16)
-FORMS = [(precision, kind) for precision in PRECISIONS for kind in ("", *PRECISION_KINDS[precision])]
+VARIANTS = [(precision, kind) for precision in PRECISIONS for kind in ("", *PRECISION_KINDS[precision])]
 
 
-def form_of(graph: Path, kind: str) -> Path:
+def variant_of(graph: Path, kind: str) -> Path:
     """The graph of the runtime's own operators, or one with our kernels, where they can run."""
     if kind and kind not in usable_kinds():
         pytest.skip(f"this machine or installation has no {kind} kernels (python -m ostraka_worker.kernels.build)")
     return graph_for(graph, kind) if kind else graph
 
 
-@pytest.fixture(scope="module", params=FORMS, ids=lambda form: "-".join(filter(None, form)))
+@pytest.fixture(scope="module", params=VARIANTS, ids=lambda variant: "-".join(filter(None, variant)))
 def bench(request: pytest.FixtureRequest, graphs: dict[str, Path]) -> Bench:
     precision, kind = request.param
-    return Bench(form_of(graphs[precision], kind), make_works())
+    return Bench(variant_of(graphs[precision], kind), make_works())
 
 
 def shuffled(seed: int, count: int = COUNT) -> list[int]:
@@ -130,9 +130,9 @@ def test_after_a_restart(bench: Bench) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize(("precision", "kind"), FORMS)
+@pytest.mark.parametrize(("precision", "kind"), VARIANTS)
 def test_of_the_real_model(real_folders: dict[str, ModelFolder], precision: str, kind: str) -> None:
-    bench = Bench(form_of(real_folders[precision].graph, kind), make_works(24, 49_000))
+    bench = Bench(variant_of(real_folders[precision].graph, kind), make_works(24, 49_000))
     snapshots = Snapshots(8, 3000)
     bench.check(shuffled(5, 24), 6, 256)
     bench.check(shuffled(6, 24), 1, 256, snapshots)

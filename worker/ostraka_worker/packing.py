@@ -48,7 +48,7 @@ def pack(lines: Sequence[Line]) -> Packed:
 
 
 def pack_lines(lines: Sequence[Line]) -> Packed:
-    """For the graph's form with our own kernels, which find each line's keys themselves."""
+    """For the graph's variants with our own kernels, which find each line's keys themselves."""
     starts, lengths = _rows(lines)
     past, offsets = _past(lines)
     described = np.empty((len(lines), 5), np.int32)

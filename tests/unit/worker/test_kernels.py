@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from ostraka_worker import kernels
-from ostraka_worker.build.forms import DOMAIN, FIELDS
+from ostraka_worker.build.kernel_graphs import DOMAIN, FIELDS
 from ostraka_worker.kernels import LIBRARY, build, usable_kinds
 
 HEADS, KV_HEADS, DIMS = 6, 2, 32
@@ -196,7 +196,7 @@ def test_without_the_library_the_runtimes_own_operators_serve(tmp_path: Path, mo
         ((), ("amx", "avx512"), "model.onnx"),
     ],
 )
-def test_the_best_form_that_is_there_and_usable(
+def test_the_best_variant_that_is_there_and_usable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, usable: tuple[str, ...], there: tuple[str, ...], best: str
 ) -> None:
     for each in there:

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from ostraka_shared.model_folder import GRAPH_FILE, WEIGHTS_FILE
 from ostraka_worker.build.decoder import Checkpoint, Config
-from ostraka_worker.build.forms import Attention, kinds_for, with_kernels
+from ostraka_worker.build.kernel_graphs import Attention, kinds_for, with_kernels
 from ostraka_worker.build.linears import Fp32Linears, Int8Linears, Linears
 from ostraka_worker.build.nodes import MICROSOFT, NodeWriter
 from ostraka_worker.build.progress import Progress
@@ -26,7 +26,7 @@ LINEARS: dict[str, Callable[[NodeWriter], Linears]] = {"fp32": Fp32Linears, "int
 def write_graph(
     checkpoint: Checkpoint, answer_token_ids: tuple[int, int], precision: str, folder: Path, progress: Progress
 ) -> None:
-    """Writes model.onnx, its forms for our kernels, and their common model.onnx.data into the folder."""
+    """Writes model.onnx, its variants for our kernels, and their common model.onnx.data into the folder."""
     progress.begin(f"writing the {precision} graph", checkpoint.config.layers, " layers")
     data_path = folder / WEIGHTS_FILE
     with data_path.open("wb") as data:

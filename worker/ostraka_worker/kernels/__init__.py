@@ -24,16 +24,16 @@ def usable_kinds() -> tuple[str, ...]:
 
 
 def graph_for(graph: Path, kind: str) -> Path:
-    """Where the form of a graph lies that wants this kind of kernel."""
+    """Where the variant of a graph lies that wants this kind of kernel."""
     return graph.with_name(f"{graph.stem}.{kind}{graph.suffix}")
 
 
 def kind_of(graph: Path) -> str:
-    """The kernels that this form of a graph wants; empty: none."""
+    """The kernels that this variant of a graph wants; empty: none."""
     return graph.stem.partition(".")[2]
 
 
 def best_graph(graph: Path) -> Path:
-    """The form of a graph that is fastest here: itself, if it has no other or no kernel is usable."""
-    forms = (graph_for(graph, kind) for kind in usable_kinds())
-    return next((form for form in forms if form.is_file()), graph)
+    """The variant of a graph that is fastest here: itself, if it has no other or no kernel is usable."""
+    variants = (graph_for(graph, kind) for kind in usable_kinds())
+    return next((each for each in variants if each.is_file()), graph)

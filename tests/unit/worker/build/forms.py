@@ -17,7 +17,10 @@ from tokenizers.pre_tokenizers import ByteLevel
 Tensors = dict[str, np.ndarray]
 Kind = gguf.GGMLQuantizationType
 
-MERGES = (("Ġ", "t"), ("h", "e"), ("Ġt", "he"), ("i", "s"), ("Ġ", "is"))
+MERGES = (
+    *(("Ġ", "t"), ("h", "e"), ("Ġt", "he"), ("i", "s"), ("Ġ", "is")),
+    *(("Ġ", "N"), ("ĠN", "o"), ("Ġ", "Y"), ("e", "s"), ("ĠY", "es")),
+)
 GGUF_NAMES = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",

@@ -87,10 +87,10 @@ def test_the_int8_graph_agrees_as_far_as_8_bits_go(built: Built) -> None:
             assert np.sqrt(np.mean((ours - built.expected) ** 2)) < 0.15 * spread, name
 
 
-def test_there_is_a_form_for_each_kernel_that_takes_such_heads(built: Built, tmp_path: Path) -> None:
+def test_there_is_a_variant_for_each_kernel_that_takes_such_heads(built: Built, tmp_path: Path) -> None:
     write_graph(built.checkpoint, ANSWERS, "int8", tmp_path, Silent())
-    forms = {"model.amx.onnx", "model.avx512.onnx"} if built.form.head_dims % 32 == 0 else set()
-    assert {path.name for path in tmp_path.iterdir()} == {"model.onnx", "model.onnx.data", *forms}
+    variants = {"model.amx.onnx", "model.avx512.onnx"} if built.form.head_dims % 32 == 0 else set()
+    assert {path.name for path in tmp_path.iterdir()} == {"model.onnx", "model.onnx.data", *variants}
 
 
 def test_alone_together_cold_and_warm_are_the_same_bits(built: Built) -> None:

@@ -1,6 +1,6 @@
-"""The forms of a graph that use our own kernels: the same graph, but for the attention of each layer.
+"""The variants of a graph that use our own kernels: the same graph, but for the attention of each layer.
 
-All forms share one file of weights. Which of them serves is the loader's choice (kernels.best_graph): a folder moves
+All variants share one file of weights. Which of them serves is the loader's choice (kernels.best_graph): a folder moves
 between machines, the instructions of a CPU do not.
 """
 
