@@ -15,8 +15,8 @@ from ostraka_shared.model_folder import GRAPH_FILE, ModelFolder
 from ostraka_worker import planner
 from ostraka_worker.build.catalog import PRECISIONS
 from ostraka_worker.build.checkpoint import read_checkpoint
-from ostraka_worker.build.kernel_graphs import PRECISION_KINDS
 from ostraka_worker.build.graph import write_graph
+from ostraka_worker.build.kernel_graphs import PRECISION_KINDS
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.inference import BatchRun
 from ostraka_worker.kernels import graph_for, usable_kinds
