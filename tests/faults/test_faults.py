@@ -45,7 +45,7 @@ def test_a_killed_workers_request_is_answered_by_another(cluster: Cluster, relea
 
 
 def test_killing_every_worker_loses_nothing(cluster: Cluster, release: Path) -> None:
-    asked = [cluster.ask_in_background("<stall>") for _ in range(2)]
+    asked = [cluster.ask_in_background(f"<stall> {i}") for i in range(2)]
     wait_for(lambda: all(w["running_tokens"] for w in cluster.health()["workers"]), "both run one")
     queued = [cluster.ask_in_background(f"waits {i}") for i in range(5)]
     wait_for(lambda: cluster.health()["in_flight_requests"] == 7, "all are in")
@@ -88,7 +88,7 @@ def test_a_request_that_kills_two_workers_is_not_tried_again(cluster: Cluster) -
 
 
 def test_a_call_that_fails_costs_its_own_request_only(cluster: Cluster, release: Path) -> None:
-    stalled = [cluster.ask_in_background("<stall>") for _ in range(2)]
+    stalled = [cluster.ask_in_background(f"<stall> {i}") for i in range(2)]
     wait_for(lambda: all(w["running_tokens"] for w in cluster.health()["workers"]), "both stall")
     mates = [cluster.ask_in_background(text) for text in ("<fail>", "one", "two", "<nan>", "three")]
     wait_for(lambda: cluster.health()["in_flight_requests"] == 7, "all are in")
@@ -112,7 +112,7 @@ def test_a_full_queue_refuses_at_once(fake_model, release: Path) -> None:
         cluster.wait_worker("runs it", lambda w: w["running_tokens"] > 0)
         queued = []
         while (refused := cluster.decide("x" * 60, **{"x-deadline-ms": "50"})).status_code == 504:
-            queued.append(cluster.ask_in_background("x" * 60))
+            queued.append(cluster.ask_in_background(f"{len(queued)}" * 60))
             wait_for(lambda: cluster.health()["in_flight_requests"] == len(queued) + 1, "it is in")
         assert (refused.status_code, refused.json()["detail"]["error_type"]) == (529, "overloaded_error")
         assert int(refused.headers["retry-after-ms"]) > 0
