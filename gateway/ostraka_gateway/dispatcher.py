@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import structlog
 
 from ostraka_gateway.admission import Load, admit
-from ostraka_gateway.in_flight import Done, InFlight, Instruction, Late, Redispatched, Request, Send, Withdraw
+from ostraka_gateway.in_flight import InFlight
 from ostraka_gateway.metrics import Metrics
+from ostraka_gateway.parts import Done, Instruction, Late, Redispatched, Request, Send, Withdraw
 from ostraka_gateway.roster import Roster, Worker
+from ostraka_gateway.waiting_line import due
 from ostraka_shared import errors
 from ostraka_shared.codec import MAX_FRAME_BYTES
 from ostraka_shared.messages import TOKEN_BYTES, Failed, Message, Result
@@ -58,11 +60,11 @@ class Dispatcher:
 
     @property
     def queued_requests(self) -> int:
-        return self._table.line.count
+        return self._table.sending.line.count
 
     @property
     def queued_tokens(self) -> int:
-        return self._table.line.tokens
+        return self._table.sending.line.tokens
 
     @property
     def in_flight_requests(self) -> int:
@@ -99,7 +101,7 @@ class Dispatcher:
 
     def pump(self) -> None:
         """Sends what waits, in order, as long as a worker has room. To be called whenever room may have come."""
-        self._act(self._table.pump(asyncio.get_running_loop().time()))
+        self._act(self._table.sending.pump(asyncio.get_running_loop().time()))
 
     def answered(self, worker: Worker, result: Result) -> None:
         self._act(self._table.answered(worker, result))
@@ -129,7 +131,7 @@ class Dispatcher:
         if request is None or request.outcome is not None or not request.is_awaited:
             return None
         self._metrics.shared.inc()
-        self._table.hasten(request, deadline)
+        self._table.sending.hasten(request, deadline)
         return request
 
     def _begin(self, request_id: str, question: Question, added: tuple[int, ...], deadline: float) -> Request:
@@ -137,7 +139,9 @@ class Dispatcher:
         _check_size(prefix, suffixes)
         now = asyncio.get_running_loop().time()
         added = added or tuple(len(suffix) // TOKEN_BYTES for suffix in suffixes)
-        request = Request(request_id, prefix, suffixes, state_tokens, added, deadline, now)
+        request = Request(
+            request_id, prefix, suffixes, state_tokens, added, deadline, admitted=now, due_at=due(now, deadline)
+        )
         admit(request.tokens, deadline - now, self._load(now), self._queue_limit_tokens)
         self._asked[question] = request
         self._table.add(request)

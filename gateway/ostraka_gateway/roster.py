@@ -86,7 +86,8 @@ class Worker:
         """One that is to run alone takes all the credit; a long one half, so that shorter ones fit beside it."""
         self.held[request_id] = tokens
         self.outstanding_tokens += tokens
-        self._claims[request_id] = claim = self.credit_tokens if is_alone else self._claim(tokens)
+        claim = self.credit_tokens if is_alone else self._claim(tokens)
+        self._claims[request_id] = claim = min(claim, self.credit_tokens - self.claimed_tokens)
         self.claimed_tokens += claim
         if tokens > self.credit_tokens:
             self._long.add(request_id)

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from ostraka_gateway import cluster as cluster_module
 from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.dispatcher import Dispatcher, Reply
-from ostraka_gateway.in_flight import MAX_CRASHES
 from ostraka_gateway.metrics import Metrics
+from ostraka_gateway.parts import MAX_CRASHES
 from ostraka_gateway.roster import Roster, WorkerState
 from ostraka_gateway.routing import candidates
 from ostraka_gateway.waiting_line import PATIENCE_S
@@ -551,7 +551,7 @@ def test_a_failed_part_fails_the_whole_and_the_other_is_withdrawn(world):
     assert world.withdrawn_from(workers[1]) == []
     world.fail(workers[0], "a/0", "cancelled")
     assert workers[0].held == {}
-    assert (world.late, world.table._parts) == (0, {})
+    assert (world.late, list(world.table._parts)) == (0, [])
 
 
 def test_a_lost_workers_part_alone_is_sent_again(world):
@@ -646,7 +646,7 @@ def test_what_a_suspect_holds_is_given_to_others_at_once_and_the_first_answer_wi
     assert world.withdrawn_from(first) == [("a", 1)]
     assert first.held == {"a": 10}
     world.answer(first, "a", p_yes=(0.25,))
-    assert (first.held, world.table._parts, world.late) == ({}, {}, 1)
+    assert (first.held, list(world.table._parts), world.late) == ({}, [], 1)
     assert world.metrics.duplicates.labels("same")._value.get() == 1
 
 
@@ -885,7 +885,7 @@ class ClusterMachine(RuleBasedStateMachine):
                 assert worker.state is WorkerState.READY
                 first = message.request_id.partition("/")[0]
                 assert any(not self.asked[name].done() for name in self.asked if self.first.get(name, name) == first)
-                part = self.table._parts[message.request_id]
+                part = self.table._parts.find(message.request_id)
                 suspects = [holder for holder in part.holders if holder.state is WorkerState.SUSPECT]
                 assert self.crashes.get(first, 0) + len(suspects) < MAX_CRASHES, "a third try"
                 assert message.deadline_ms >= 1
@@ -915,7 +915,7 @@ class ClusterMachine(RuleBasedStateMachine):
         """Where a process died before its STARTED was heard, it can only be told of one that it held alone."""
         identity = worker.identity
         running = self.processes[identity].running or (list(worker.held) if len(worker.held) == 1 else [])
-        parts = [part for name in running if (part := self.table._parts.get(name))]
+        parts = [part for name in running if (part := self.table._parts.find(name))]
         for name in {part.request.request_id for part in parts if part.is_wanted and worker in part.holders}:
             self.crashes[name] = self.crashes.get(name, 0) + 1
 
@@ -1015,7 +1015,7 @@ class ClusterMachine(RuleBasedStateMachine):
         """A worker answers what it does not hold: another's request, another attempt, an unknown one."""
         if (process := self.pick()) and self.asked:
             name = self.random.choice([*self.asked, "unknown"])
-            part, worker = self.table._parts.get(name), self.roster.find(process.identity)
+            part, worker = self.table._parts.find(name), self.roster.find(process.identity)
             if part is None or part.holders.get(worker) != attempt:
                 process.running = []
                 self.call(self.say, process, Result(name, attempt, (2 / 3,), 0.0, 0.0))
@@ -1089,7 +1089,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_count_of_what_waits_is_exact(self):
-        waiting = [part for part in self.table._parts.values() if part.ticket]
+        waiting = [part for part in self.table._parts if part.ticket]
         assert self.dispatcher.queued_tokens == sum(part.tokens for part in waiting)
         assert self.dispatcher.queued_requests == len(waiting)
         assert all(part.is_wanted for part in waiting)
@@ -1100,12 +1100,12 @@ class ClusterMachine(RuleBasedStateMachine):
         assert set(self.dispatcher._waiters) == open_ones
         open_ones = {self.first[name] for name in open_ones}
         parts = self.table._parts
-        assert {part.request.request_id for part in parts.values() if part.is_wanted} == open_ones
-        for name, part in parts.items():
+        assert {part.request.request_id for part in parts if part.is_wanted} == open_ones
+        for part in parts:
             assert part.holders or part.ticket, "nobody would miss it"
             for holder in part.holders:
                 assert self.roster.find(holder.identity) is holder
-                assert name in holder.held
+                assert part.part_id in holder.held
             if part.ticket:
                 assert all(holder.state is WorkerState.SUSPECT for holder in part.holders)
 
@@ -1119,7 +1119,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_waits_that_could_be_sent(self):
-        for part in self.table.line.heads()[:1]:
+        for part in self.table.sending.line.heads()[:1]:
             able = candidates(self.roster.ready_workers(), part.tokens)
             assert not [worker for worker in able if not (part.request.runs_alone and worker.held)]
 
