@@ -14,6 +14,7 @@ from ostraka_worker.build.decoder import Checkpoint
 from ostraka_worker.build.progress import Progress
 from ostraka_worker.build.reference import reference_logits
 from ostraka_worker.engine import Engine, Line, TokenIds
+from ostraka_worker.kernels import best_graph
 from ostraka_worker.onnx_engine import OnnxEngine
 
 Logits = npt.NDArray[np.float32]
@@ -77,7 +78,7 @@ def check_graph(
     progress.begin(f"checking {len(prompts)} prompts against the reference", checkpoint.config.layers, " layers")
     # The reference first: beside a loaded engine, its turn of the embedding was the build's peak.
     expected = reference_logits(checkpoint, prompts, answer_token_ids, progress)
-    engine = OnnxEngine(folder / GRAPH_FILE)
+    engine = OnnxEngine(best_graph(folder / GRAPH_FILE))
     return compare(expected, _alone(engine, prompts), _batched(engine, prompts))
 
 
