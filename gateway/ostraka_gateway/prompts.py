@@ -85,9 +85,7 @@ class TokenizedRequest:
 
 def render(request: SystemOneRequest, contract: PromptContract) -> RenderedRequest:
     opening = f"{contract.bos}<evidence>\n{_state_text(request.state)}\n</evidence>"
-    questions = [
-        _render_question(question_id, question, contract.cue) for question_id, question in request.questions.items()
-    ]
+    questions = [_render_question(question_id, question) for question_id, question in request.questions.items()]
     return RenderedRequest(opening, tuple(questions))
 
 
@@ -99,11 +97,11 @@ def _state_text(state: Text) -> str:
     return state.strip()
 
 
-def _render_question(question_id: str, question: Question, cue: str) -> QuestionPrompts:
+def _render_question(question_id: str, question: Question) -> QuestionPrompts:
     instructions = f"\n\nQuestion: {_instructions(question)}"
     match question:
         case Noul():
-            return QuestionPrompts(question_id, instructions, (cue,))
+            return QuestionPrompts(question_id, instructions, ("\nAnswer:",))
         case Choice():
             options = [_describe(name, text) for name, text in question.criteria.items()]
             listed = "".join(f"\n- {option}" for option in options)
@@ -117,7 +115,7 @@ def _render_question(question_id: str, question: Question, cue: str) -> Question
                 "Is the answer at the following level or higher?\nLevel: "
             )
             asked = levels[1:]
-    return QuestionPrompts(question_id, body, tuple(f"{text}{cue}" for text in asked))
+    return QuestionPrompts(question_id, body, tuple(f"{text}\nAnswer:" for text in asked))
 
 
 def _instructions(question: Question) -> str:
