@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from ostraka_shared.model_folder import ModelFolder
-from ostraka_worker.build.builder import build_file
+from ostraka_worker.build.builder import Form, build_source
 from ostraka_worker.build.progress import Silent
 from tests.cluster import Cluster, running, wait_for
 from tests.fake_model import make_fake_model
@@ -117,8 +117,8 @@ def test_nothing_is_left_of_a_supervisor_killed_while_its_zygote_is_stopped(clus
 
 def test_forked_workers_answer_in_the_bits_of_those_that_loaded(tmp_path: Path) -> None:
     """The real engine on a small model: cold, kept, and in company."""
-    small: ModelFolder = build_file(
-        write_tiny(tmp_path / "tiny.gguf"), tmp_path / "model", "tiny", "int8", ("0", "1"), Silent()
+    small: ModelFolder = build_source(
+        write_tiny(tmp_path / "tiny.gguf"), tmp_path / "model", "tiny", "int8", Form("0", "1"), Silent()
     )
     states = [f"Ticket {number}. " + "late parcel " * number for number in range(1, 25)]
     answers = []

@@ -17,7 +17,7 @@ from ostraka.restarts import RestartPolicy
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_shared.options import to_flags
 from ostraka_shared.process_control import _libc, adopt_orphans
-from ostraka_worker.build.builder import build_file
+from ostraka_worker.build.builder import Form, build_source
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.config import WorkerConfig, ZygoteConfig
 from tests.clocks import FakeClock
@@ -116,7 +116,7 @@ def bench(fake_model: ModelFolder, tmp_path: Path) -> Iterator[Bench]:
 @pytest.fixture(scope="module")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
     folder = tmp_path_factory.mktemp("tiny")
-    return build_file(write_tiny(folder / "tiny.gguf"), folder / "model", "tiny", "int8", ("0", "1"), Silent())
+    return build_source(write_tiny(folder / "tiny.gguf"), folder / "model", "tiny", "int8", Form("0", "1"), Silent())
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from ostraka_worker.build.decoder import Checkpoint
 from ostraka_worker.build.gguf_file import read_gguf
+from ostraka_worker.build.hugging_face import read_folder
 from ostraka_worker.build.progress import Progress
 
 __all__ = ["Checkpoint", "read_checkpoint"]
@@ -12,4 +13,4 @@ __all__ = ["Checkpoint", "read_checkpoint"]
 def read_checkpoint(path: Path, progress: Progress) -> Checkpoint:
     """Its tensors are read when they are asked for. Raises SourceRefused or UnknownArchitecture."""
     progress.begin("reading the checkpoint")
-    return read_gguf(path)
+    return read_folder(path) if path.is_dir() else read_gguf(path)

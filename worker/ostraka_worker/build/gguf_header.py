@@ -21,6 +21,7 @@ from ostraka_worker.build.decoder import Shape
 
 VERSIONS = (2, 3)
 ALIGNMENT = "general.alignment"
+ALIGNMENTS = [1 << power for power in range(3, 17)]
 MOST_DIMENSIONS = 4
 MOST_NESTED = 2
 NUMBERS = {
@@ -82,7 +83,7 @@ class _Reader:
         values = {self._text(): self._value(self._value_type()) for _ in range(settings)}
         places = [self._place() for _ in range(tensors)]
         alignment = values.get(ALIGNMENT, 32)
-        if type(alignment) is not int or not 1 <= alignment <= 1 << 20:
+        if alignment not in ALIGNMENTS:
             raise _Damaged(f"its {ALIGNMENT} is {alignment!r}")
         start = -(-self._at // alignment) * alignment
         return Header(values, tuple(self._placed(start, *place) for place in places))

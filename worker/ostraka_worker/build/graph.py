@@ -14,9 +14,11 @@ from onnx import TensorProto, helper
 
 from ostraka_shared.model_folder import GRAPH_FILE, WEIGHTS_FILE
 from ostraka_worker.build.decoder import Checkpoint, Config
+from ostraka_worker.build.kernel_graphs import Attention, kinds_for, with_kernels
 from ostraka_worker.build.linears import Fp32Linears, Int8Linears, Linears
 from ostraka_worker.build.nodes import MICROSOFT, NodeWriter
 from ostraka_worker.build.progress import Progress
+from ostraka_worker.kernels import graph_for
 
 LINEARS: dict[str, Callable[[NodeWriter], Linears]] = {"fp32": Fp32Linears, "int8": Int8Linears}
 
@@ -24,15 +26,19 @@ LINEARS: dict[str, Callable[[NodeWriter], Linears]] = {"fp32": Fp32Linears, "int
 def write_graph(
     checkpoint: Checkpoint, answer_token_ids: tuple[int, int], precision: str, folder: Path, progress: Progress
 ) -> None:
-    """Writes model.onnx and model.onnx.data into the folder."""
+    """Writes model.onnx, its variants for our kernels, and their common model.onnx.data into the folder."""
     progress.begin(f"writing the {precision} graph", checkpoint.config.layers, " layers")
     data_path = folder / WEIGHTS_FILE
     with data_path.open("wb") as data:
         nodes = NodeWriter(data, data_path)
         writer = _DecoderWriter(checkpoint, nodes, LINEARS[precision](nodes))
-        writer.write(answer_token_ids, progress)
-    model = nodes.model(_inputs(checkpoint.config), _outputs(checkpoint.config))
-    (folder / GRAPH_FILE).write_bytes(model.SerializeToString())
+        layers = writer.write(answer_token_ids, progress)
+    config = checkpoint.config
+    model = nodes.model(_inputs(config), _outputs(config))
+    graph = folder / GRAPH_FILE
+    graph.write_bytes(model.SerializeToString())
+    for kind in kinds_for(config, precision):
+        graph_for(graph, kind).write_bytes(with_kernels(model, layers, config, kind).SerializeToString())
 
 
 def _inputs(config: Config) -> list[onnx.ValueInfoProto]:
@@ -99,25 +105,29 @@ class _DecoderWriter:
         for name, shape in shapes.items():
             nodes.weight(name, np.array(shape, np.int64))
 
-    def write(self, answer_token_ids: tuple[int, int], progress: Progress) -> None:
+    def write(self, answer_token_ids: tuple[int, int], progress: Progress) -> list[Attention]:
+        """Returns each layer's attention."""
         op, config = self._nodes.op, self._config
+        layers: list[Attention] = []
         residual = op("Gather", self._nodes.weight("embedding", self._checkpoint.embedding), "token_ids")
         normed = self._first_norm(residual)
         for index in range(config.layers):
-            attended = self._attention(index, normed)
+            layers.append(self._attention(index, normed))
+            attended = layers[-1].attended
             if index == config.layers - 1:
                 # Only each prompt's last row is read from here on, so the last layer's wide half runs on those alone.
                 attended, residual = op("Gather", attended, "last"), op("Gather", residual, "last")
             normed, residual = self._feed_forward(index, attended, residual)
             progress.advance()
         self._answers(normed, answer_token_ids)
+        return layers
 
     def _first_norm(self, x: str) -> str:
         gain = self._gain("norm_0", self._checkpoint.layer(0, "attn_norm"))
         return self._nodes.op("SimplifiedLayerNormalization", x, gain, axis=-1, epsilon=self._config.norm_epsilon)
 
-    def _attention(self, index: int, normed: str) -> str:
-        """Returns the heads' output, one row a row."""
+    def _attention(self, index: int, normed: str) -> Attention:
+        """The heads' output, one row a row."""
         op, config = self._nodes.op, self._config
         parts = ("attn_q", "attn_k", "attn_v")
         packed, bias = self._checkpoint.packed(index, parts), self._checkpoint.packed_bias(index, parts)
@@ -132,9 +142,10 @@ class _DecoderWriter:
         query, key = self._nodes.split(turned, "query_and_key", ["", ""])
         query = op("Reshape", query, "as_rows")
         key = op("Reshape", key, "as_key_rows", output=f"key_{index}")
-        return self._nodes.choose(
+        attended = self._nodes.choose(
             "resumes", lambda: self._resumed(index, query, key, value), lambda: self._fresh(query, key, value)
         )
+        return Attention(query, key, value, attended)
 
     def _norm_heads(self, index: int, straight: str) -> str:
         """Query and key have a gain each: one norm without any, then one product, does both."""

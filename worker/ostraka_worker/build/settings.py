@@ -19,6 +19,15 @@ class Settings:
     def under(self, prefix: str) -> "Settings":
         return Settings(self._values, self._source, self._prefix + prefix)
 
+    def inner(self, key: str) -> "Settings":
+        """The settings within a key: none where it is absent."""
+        value = self.get(key)
+        if value is None:
+            return Settings({}, self._source)
+        if not isinstance(value, dict):
+            raise self._wrong(key, value, "an object")
+        return Settings(value, self._source)
+
     def get(self, key: str) -> Any:
         """None for a key that is absent, and for one that is null."""
         return self._values.get(self._prefix + key)

@@ -68,19 +68,26 @@ class StoredTensors(Mapping[str, Tensor]):
         return len(self._stored)
 
 
-def refuse_unexpected(shapes: Mapping[str, Shape], config: Config, source: Path, *, is_tied: bool) -> None:
+def refuse_unexpected(
+    shapes: Mapping[str, Shape],
+    config: Config,
+    source: Path,
+    *,
+    is_tied: bool,
+    named: Callable[[str], str] = str,
+) -> None:
     """Raises for a tensor that such a checkpoint lacks, or has in another shape, and for one that is missing.
 
-    `is_tied`: whether the head may be missing. A tensor nobody reads (a bias, a rope factor, an expert) would silently
-    change every answer.
+    `is_tied`: whether the head may be missing; `named`: how the source calls a tensor of ours. A tensor nobody reads (a
+    bias, a rope factor, an expert) would silently change every answer.
     """
     expected = expected_shapes(config)
     for name, shape in shapes.items():
         if expected.get(name) != shape:
             wanted = f", where {expected[name]} is expected" if name in expected else ""
             raise UnknownArchitecture(
-                f"cannot build a {config.architecture} model with a tensor {name} of shape {shape}{wanted}"
+                f"cannot build a {config.architecture} model with a tensor {named(name)} of shape {shape}{wanted}"
             )
     missing = expected.keys() - shapes.keys() - ({HEAD} if is_tied else set())
     if missing:
-        raise SourceRefused(f"{source} lacks {len(missing)} tensors, {min(missing)} first: fetch the whole checkpoint")
+        raise SourceRefused(f"{source} lacks {len(missing)} tensors, {named(min(missing))} first: fetch it whole")

@@ -12,6 +12,7 @@ from ostraka_worker.build.graph import write_graph
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.build.reference import reference_logits
 from ostraka_worker.engine import Line
+from ostraka_worker.kernels import graph_for, usable_kinds
 from ostraka_worker.onnx_engine import OnnxEngine
 from tests.unit.worker.build.forms import FORMS, Form, random_tensors, write_gguf
 from tests.unit.worker.build.plain_forward import logits
@@ -35,6 +36,11 @@ class Built:
             place.mkdir()
             write_graph(self.checkpoint, ANSWERS, precision, place, Silent())
             self.engines[precision] = OnnxEngine(place / "model.onnx")
+            # Where this machine has them, our own kernels too; the smallest heads have none.
+            for kind in usable_kinds():
+                if (graph := graph_for(place / "model.onnx", kind)).exists():
+                    self.engines[f"{precision}-{kind}"] = OnnxEngine(graph)
+                    assert self.engines[f"{precision}-{kind}"].version.endswith(f"+{kind}")
 
 
 def _prompts(form: Form) -> list[list[int]]:
@@ -66,20 +72,33 @@ def test_the_reference_agrees(built: Built) -> None:
 
 
 def test_the_fp32_graph_agrees(built: Built) -> None:
-    ours = built.engines["fp32"].run([line(ids) for ids in built.prompts])
-    np.testing.assert_allclose(ours, built.expected, rtol=1e-4, atol=1e-4)
+    for name in ("fp32", "fp32-avx512"):
+        if engine := built.engines.get(name):
+            ours = engine.run([line(ids) for ids in built.prompts])
+            np.testing.assert_allclose(ours, built.expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_int8_graph_agrees_as_far_as_8_bits_go(built: Built) -> None:
     """Measured: 0.04 to 0.10 of the logits' spread, by form. A bias, a norm or a pair that is mixed up costs all of it."""
-    ours = built.engines["int8"].run([line(ids) for ids in built.prompts])
     spread = np.std(built.expected)
-    assert np.sqrt(np.mean((ours - built.expected) ** 2)) < 0.15 * spread
+    for name in ("int8", "int8-avx512", "int8-amx"):
+        if engine := built.engines.get(name):
+            ours = engine.run([line(ids) for ids in built.prompts])
+            assert np.sqrt(np.mean((ours - built.expected) ** 2)) < 0.15 * spread, name
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_alone_together_cold_and_warm_are_the_same_bits(built: Built, precision: str) -> None:
-    engine = built.engines[precision]
+def test_there_is_a_variant_for_each_kernel_that_takes_such_heads(built: Built, tmp_path: Path) -> None:
+    write_graph(built.checkpoint, ANSWERS, "int8", tmp_path, Silent())
+    variants = {"model.amx.onnx", "model.avx512.onnx"} if built.form.head_dims % 32 == 0 else set()
+    assert {path.name for path in tmp_path.iterdir()} == {"model.onnx", "model.onnx.data", *variants}
+
+
+def test_alone_together_cold_and_warm_are_the_same_bits(built: Built) -> None:
+    for engine in built.engines.values():
+        check_bits(built, engine)
+
+
+def check_bits(built: Built, engine: OnnxEngine) -> None:
     together = engine.run([line(ids) for ids in built.prompts])
     for ids, expected in zip(built.prompts, together, strict=True):
         np.testing.assert_array_equal(engine.run([line(ids)])[0], expected)

@@ -11,8 +11,8 @@ METADATA = "Metadata-Version: 2.1\nName: {}\nVersion: 1.0\n"
 WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
-def write_tiny(path: Path, *, layers: int = FORM.layers) -> Path:
-    form = replace(FORM, layers=layers)
+def write_tiny(path: Path, *, layers: int = FORM.layers, head_dims: int = FORM.head_dims) -> Path:
+    form = replace(FORM, layers=layers, head_dims=head_dims)
     return write_gguf(path, form, random_tensors(form))
 
 
