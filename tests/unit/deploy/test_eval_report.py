@@ -139,7 +139,7 @@ def test_the_comparison_is_signed():
 def test_the_plot_is_a_png_with_a_panel_for_each_form(tmp_path):
     pytest.importorskip("matplotlib")
     report = build_report([noul(0.9, True), choice(0, 0.6, 0.4)])
-    one, two = tmp_path / "one.png", tmp_path / "deeper" / "two.png"
+    one, two = tmp_path / "one.png", tmp_path / "two.png"
     draw_reliability({"m": build_report([noul(0.9, True)])}, one)
     draw_reliability({"m": report, "n": report}, two)
     sizes = [file.read_bytes()[16:24] for file in (one, two)]  # width and height in the PNG header
