@@ -1,8 +1,8 @@
 """What a model call takes one worker: a + b x + c x^2 seconds for x tokens, fitted to its calls as they come. Pure.
 
 Least squares over the last calls, each weighing less than the one after it. How far off a call is bounds what it
-weighs: one that was disturbed, or whose ends were read together, moves little; many that agree are soon believed. No term
-is ever negative, and where calls are all of one size, the worker's own measurement decides between the terms.
+weighs: one that was disturbed, or whose ends were read together, moves little; many that agree are soon believed. No
+term is ever negative, and where calls are all of one size, the worker's own measurement decides between the terms.
 """
 
 import math
