@@ -35,6 +35,17 @@ class Metrics:
         self.late_results = Counter(
             "ostraka_late_results", "Results nobody waited for any more", registry=self._registry
         )
+        self.duplicates = Counter(
+            "ostraka_duplicate_results",
+            "Second answers to what two workers were given, against the first, bit for bit",
+            ["compared"],
+            registry=self._registry,
+        )
+        self.shared = Counter(
+            "ostraka_shared_requests",
+            "Requests that waited for the answer to an identical one",
+            registry=self._registry,
+        )
         self.dropped_frames = Counter(
             "ostraka_dropped_frames",
             "Frames that were no message of a known worker",

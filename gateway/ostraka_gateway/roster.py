@@ -40,8 +40,9 @@ class WorkerState(StrEnum):
 @dataclass(slots=True, eq=False)
 class Worker:
     """`held` maps each request sent to this worker and not yet answered by it to its tokens: what is outstanding is
-    counted when it is sent, never taken from reports. `started` are the requests of the running call. Its speed is
-    what it measured itself before it was ready, and what its calls take since, smoothed."""
+    counted when it is sent, never taken from reports. `claimed_tokens` is what that takes of its credit. `started` are
+    the requests of the running call. Its speed is what it measured itself before it was ready, and what its calls take
+    since, smoothed."""
 
     identity: bytes
     hello: Hello
@@ -51,12 +52,15 @@ class Worker:
     engine: str = ""
     held: dict[str, int] = field(default_factory=dict)
     outstanding_tokens: int = 0
+    claimed_tokens: int = 0
     started: tuple[str, ...] = ()
     running_tokens: int = 0
     warm_tokens_per_s: float = 0.0
     tokens_per_s: float = 0.0
     last_turn: int = 0
     beat: Beat | None = None
+    _claims: dict[str, int] = field(default_factory=dict)
+    _long: set[str] = field(default_factory=set)
 
     @property
     def patience_s(self) -> float:
@@ -64,13 +68,38 @@ class Worker:
         speeds = [speed for speed in (self.warm_tokens_per_s, self.tokens_per_s) if speed]
         return patience_s(self.running_tokens, min(speeds, default=0.0))
 
-    def hold(self, request_id: str, tokens: int, turn: int) -> None:
+    @property
+    def speed(self) -> float:
+        """Tokens a second: as its calls were measured, before that as it measured itself; 0 where neither is known."""
+        return self.tokens_per_s or self.warm_tokens_per_s
+
+    @property
+    def predicted_s(self) -> float:
+        """Until all it holds is answered."""
+        return self.outstanding_tokens / (self.speed or 1.0)
+
+    @property
+    def holds_long(self) -> bool:
+        return bool(self._long)
+
+    def hold(self, request_id: str, tokens: int, turn: int, *, is_alone: bool = False) -> None:
+        """One that is to run alone takes all the credit; a long one half, so that shorter ones fit beside it."""
         self.held[request_id] = tokens
         self.outstanding_tokens += tokens
+        claim = self.credit_tokens if is_alone else self._claim(tokens)
+        self._claims[request_id] = claim = min(claim, self.credit_tokens - self.claimed_tokens)
+        self.claimed_tokens += claim
+        if tokens > self.credit_tokens:
+            self._long.add(request_id)
         self.last_turn = turn
 
     def release(self, request_id: str) -> None:
         self.outstanding_tokens -= self.held.pop(request_id, 0)
+        self.claimed_tokens -= self._claims.pop(request_id, 0)
+        self._long.discard(request_id)
+
+    def _claim(self, tokens: int) -> int:
+        return tokens if tokens <= self.credit_tokens else self.credit_tokens // 2
 
 
 class Roster:
@@ -157,16 +186,17 @@ class Roster:
         for worker in self:
             worker.last_heard += pause_s
 
-    def judge(self, now: float) -> list[Worker]:
-        """Makes silent workers suspect, and returns those silent for too long: lost."""
-        lost = []
+    def judge(self, now: float) -> tuple[list[Worker], list[Worker]]:
+        """Makes silent workers suspect. Those it did so to, and those silent for too long: lost."""
+        suspect, lost = [], []
         for worker in self:
             silent_s = now - worker.last_heard
             if silent_s > self._lost_after_s(worker):
                 lost.append(worker)
             elif silent_s > self._suspect_after_s(worker) and worker.state is WorkerState.READY:
                 worker.state = WorkerState.SUSPECT
-        return lost
+                suspect.append(worker)
+        return suspect, lost
 
     def ready_workers(self) -> list[Worker]:
         return [worker for worker in self if worker.state is WorkerState.READY]
