@@ -17,7 +17,7 @@ ALL = "all"
 MEAN = "mean of groups"
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 CONFIDENCES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-INTERVALS = "95 %: Wilson for accuracy and within_one; for the others and means of groups bootstrap over states, 500 draws"
+INTERVALS = "95 %: Wilson for accuracy and within_one; else (and for means of groups) bootstrap over states"
 
 Row = dict[str, object]
 Report = dict[str, object]
