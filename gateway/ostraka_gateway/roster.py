@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ostraka_gateway.cost import CostModel
 from ostraka_shared.messages import Beat, Hello, Ready, Refused, Started
 
 LOAD_S = 300.0
@@ -25,9 +26,8 @@ LOST_CALLS = 1.5
 LOST_BEATS = 3.0
 """A worker that stands still in a call of the longest step (384 tokens, fp32) is lost after 5.6 s: early enough for
 another to answer before the default deadline. Patience is twice what the call should take, so this is three times."""
+PATIENCE = 2.0
 ATTENTION_TOKENS = 1500
-RATE_WEIGHT = 0.2
-"""Of the newest call, in a worker's smoothed speed."""
 
 
 class WorkerState(StrEnum):
@@ -56,7 +56,7 @@ class Worker:
     started: tuple[str, ...] = ()
     running_tokens: int = 0
     warm_tokens_per_s: float = 0.0
-    tokens_per_s: float = 0.0
+    cost: CostModel = field(default_factory=CostModel)
     last_turn: int = 0
     beat: Beat | None = None
     _claims: dict[str, int] = field(default_factory=dict)
@@ -66,12 +66,18 @@ class Worker:
     def patience_s(self) -> float:
         """By its slower speed: a machine may be busier now than it was at warm-up."""
         speeds = [speed for speed in (self.warm_tokens_per_s, self.tokens_per_s) if speed]
-        return patience_s(self.running_tokens, min(speeds, default=0.0))
+        fitted_s = self.cost.call_s(self.running_tokens) if self.running_tokens and self.cost.calls else 0.0
+        return max(PATIENCE * fitted_s, patience_s(self.running_tokens, min(speeds, default=0.0)))
+
+    @property
+    def tokens_per_s(self) -> float:
+        """As its calls were measured, in batches; 0 before the first."""
+        return self.speed if self.cost.calls else 0.0
 
     @property
     def speed(self) -> float:
-        """Tokens a second: as its calls were measured, before that as it measured itself; 0 where neither is known."""
-        return self.tokens_per_s or self.warm_tokens_per_s
+        """The same, but before the first call as it measured itself."""
+        return self.cost.speed(max(1, self.credit_tokens // 2))
 
     @property
     def predicted_s(self) -> float:
@@ -160,6 +166,7 @@ class Roster:
     def ready(self, worker: Worker, ready: Ready) -> None:
         worker.engine, worker.credit_tokens = ready.engine, ready.credit_tokens
         worker.warm_tokens_per_s = ready.tokens_per_s
+        worker.cost.start(ready.tokens_per_s)
         if worker.state is WorkerState.STARTING:
             worker.state = WorkerState.READY
 
@@ -167,15 +174,8 @@ class Roster:
         worker.started, worker.running_tokens = started.request_ids, started.tokens
 
     def call_ended(self, worker: Worker, now: float) -> None:
-        """To be told of whatever a worker sends after STARTED, before `heard`: the time between is the call's.
-
-        The time a token takes is smoothed, not its inverse: where this process was busy, STARTED and RESULT are taken
-        together, and one such call would count as a million tokens a second.
-        """
-        if worker.running_tokens and now > worker.last_heard:
-            token_s = (now - worker.last_heard) / worker.running_tokens
-            old = 1 / worker.tokens_per_s if worker.tokens_per_s else token_s
-            worker.tokens_per_s = 1 / (old + RATE_WEIGHT * (token_s - old))
+        """To be told of whatever a worker sends after STARTED, before `heard`: the time between is the call's."""
+        worker.cost.observe(worker.running_tokens, now - worker.last_heard)
         worker.started, worker.running_tokens = (), 0
 
     def drain(self, worker: Worker) -> None:
@@ -222,4 +222,4 @@ def patience_s(tokens: int, tokens_per_s: float) -> float:
     """The longest a call of so many tokens should take: twice what its linear layers need at the worker's own speed,
     and attention, which is quadratic and costs as much as they do at about 1,500 tokens (fp32: 67 ms a layer and 1,024
     tokens against 97 ms)."""
-    return 2 * tokens / tokens_per_s * (1 + tokens / ATTENTION_TOKENS) if tokens and tokens_per_s else 0.0
+    return PATIENCE * tokens / tokens_per_s * (1 + tokens / ATTENTION_TOKENS) if tokens and tokens_per_s else 0.0

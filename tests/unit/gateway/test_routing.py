@@ -77,5 +77,6 @@ def test_credit_is_kept_and_a_long_request_leaves_half_of_it(outstanding, credit
 
 def test_the_faster_worker_is_done_first():
     slow, fast = worker("slow", 50), worker("fast", 80)
-    slow.warm_tokens_per_s, fast.warm_tokens_per_s = 100.0, 1000.0
+    slow.cost.start(100.0)
+    fast.cost.start(1000.0)
     assert chosen([slow, fast], 10) == "fast"
