@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostraka_gateway.roster import Worker
-from ostraka_gateway.routing import choose
+from ostraka_gateway.routing import candidates, has_room
 from ostraka_shared.messages import Hello
 
 
@@ -13,6 +13,10 @@ def worker(name, outstanding=0, credit=100, last_turn=0):
         each.hold("held", outstanding, last_turn)
     each.last_turn = last_turn
     return each
+
+
+def choose(workers, tokens):
+    return next(iter(candidates(workers, tokens)), None)
 
 
 def chosen(workers, tokens):
@@ -35,7 +39,7 @@ def test_credit_is_used_to_the_last_token():
 
 
 def test_the_least_loaded_may_lack_the_room_that_another_has():
-    assert chosen([worker("small", 10, credit=20), worker("large", 50, credit=500)], 100) == "large"
+    assert chosen([worker("small", 10, credit=15), worker("large", 50, credit=500)], 10) == "large"
 
 
 def test_an_idle_worker_takes_a_request_of_any_size():
@@ -53,7 +57,26 @@ WORKERS = st.lists(
 
 @given(WORKERS, st.integers(1, 300))
 def test_it_finds_one_exactly_if_there_is_one(workers, tokens):
-    able = [w for w in workers if w.outstanding_tokens == 0 or w.outstanding_tokens + tokens <= w.credit_tokens]
+    able = [w for w in workers if has_room(w, tokens)]
     found = choose(iter(workers), tokens)
     assert (found in able) if able else (found is None)
     assert all(found.outstanding_tokens <= w.outstanding_tokens for w in able)
+
+
+@given(st.integers(0, 400), st.integers(1, 200), st.integers(1, 800))
+def test_credit_is_kept_and_a_long_request_leaves_half_of_it(outstanding, credit, tokens):
+    each = worker("w", outstanding, credit)
+    if not has_room(each, tokens):
+        assert each.held
+        return
+    each.hold("new", tokens, 1)
+    assert each.claimed_tokens <= credit
+    assert sum(held > credit for held in each.held.values()) <= 1
+    assert has_room(each, 1) == (each.claimed_tokens < credit)
+
+
+def test_the_faster_worker_is_done_first():
+    slow, fast = worker("slow", 50), worker("fast", 80)
+    slow.cost.start(100.0)
+    fast.cost.start(1000.0)
+    assert chosen([slow, fast], 10) == "fast"
