@@ -26,6 +26,8 @@ LOST_CALLS = 1.5
 LOST_BEATS = 3.0
 """A worker that stands still in a call of the longest step (384 tokens, fp32) is lost after 5.6 s: early enough for
 another to answer before the default deadline. Patience is twice what the call should take, so this is three times."""
+FRESH_S = 30.0
+"""How long a measured speed is a reason to refuse a request."""
 PATIENCE = 2.0
 ATTENTION_TOKENS = 1500
 
@@ -58,6 +60,7 @@ class Worker:
     warm_tokens_per_s: float = 0.0
     cost: CostModel = field(default_factory=CostModel)
     last_turn: int = 0
+    last_call: float = 0.0
     beat: Beat | None = None
     _claims: dict[str, int] = field(default_factory=dict)
     _long: set[str] = field(default_factory=set)
@@ -175,6 +178,7 @@ class Roster:
 
     def call_ended(self, worker: Worker, now: float) -> None:
         """To be told of whatever a worker sends after STARTED, before `heard`: the time between is the call's."""
+        worker.last_call = now
         worker.cost.observe(worker.running_tokens, now - worker.last_heard)
         worker.started, worker.running_tokens = (), 0
 
@@ -204,6 +208,14 @@ class Roster:
     def tokens_per_s(self) -> float:
         """What the ready workers answer together, as measured; 0 before the first answer."""
         return sum(worker.tokens_per_s for worker in self.ready_workers())
+
+    def measured_speeds(self, now: float) -> tuple[float, float]:
+        """Of all ready workers and of the fastest, in tokens a second; 0 where no call tells what they are now."""
+        ready = [worker for worker in self.ready_workers() if worker.cost.calls]
+        if not any(now - worker.last_call < FRESH_S for worker in ready):
+            return 0.0, 0.0
+        speeds = [worker.tokens_per_s for worker in ready]
+        return sum(speeds), max(speeds)
 
     def expects_worker(self, now: float, patience_s: float) -> bool:
         """A worker is here, on its way, or left so recently that its replacement may be."""
