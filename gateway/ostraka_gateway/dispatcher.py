@@ -12,6 +12,7 @@ from ostraka_gateway.in_flight import InFlight
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.parts import Done, Instruction, Late, Redispatched, Request, Send, Withdraw
 from ostraka_gateway.roster import Roster, Worker
+from ostraka_gateway.routing import state_of
 from ostraka_gateway.waiting_line import due
 from ostraka_shared import errors
 from ostraka_shared.codec import MAX_FRAME_BYTES
@@ -142,6 +143,7 @@ class Dispatcher:
         request = Request(
             request_id, prefix, suffixes, state_tokens, added, deadline, admitted=now, due_at=due(now, deadline)
         )
+        request.state = state_of(prefix, state_tokens, TOKEN_BYTES)
         tokens = request.tokens
         demand = Demand(tokens, max(1, tokens - state_tokens), deadline - now, can_split=len(suffixes) > 1)
         admit(demand, self._load(now), self._queue_limit_tokens)

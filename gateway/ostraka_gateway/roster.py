@@ -32,11 +32,23 @@ PATIENCE = 2.0
 ATTENTION_TOKENS = 1500
 
 
+KEPT_STATES = (16, 8192)
+"""Until a worker's beat says how many states, and tokens of states, it keeps."""
+
+
 class WorkerState(StrEnum):
     STARTING = "starting"
     READY = "ready"
     SUSPECT = "suspect"
     DRAINING = "draining"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state's tokens, by what tells them from all others, and how many they are."""
+
+    key: bytes
+    tokens: int
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +74,8 @@ class Worker:
     last_turn: int = 0
     last_call: float = 0.0
     beat: Beat | None = None
+    _kept: dict[State, None] = field(default_factory=dict)
+    _kept_tokens: int = 0
     _claims: dict[str, int] = field(default_factory=dict)
     _long: set[str] = field(default_factory=set)
 
@@ -90,6 +104,26 @@ class Worker:
     @property
     def holds_long(self) -> bool:
         return bool(self._long)
+
+    def keeps(self, state: State | None) -> bool:
+        """As far as one knows from here: it was sent the state, and not too many others since."""
+        return state in self._kept
+
+    def tokens_to_read(self, tokens: int, state: State | None) -> int:
+        return tokens - state.tokens if state and self.keeps(state) else tokens
+
+    def keep(self, state: State) -> None:
+        """It is sent the state. Its own cache drops the least recently used in the same way."""
+        most, most_tokens = (self.beat.snapshots_max, self.beat.snapshots_max_tokens) if self.beat else KEPT_STATES
+        if state in self._kept:
+            del self._kept[state]
+        else:
+            self._kept_tokens += state.tokens
+        self._kept[state] = None
+        while self._kept and (len(self._kept) > most or self._kept_tokens > most_tokens):
+            oldest = next(iter(self._kept))
+            del self._kept[oldest]
+            self._kept_tokens -= oldest.tokens
 
     def hold(self, request_id: str, tokens: int, turn: int, *, is_alone: bool = False) -> None:
         """One that is to run alone takes all the credit; a long one half, so that shorter ones fit beside it."""
