@@ -1,5 +1,5 @@
-"""What affinity gains on repeated states: the gateway's own routing in front of simulated workers, in simulated time, with
-it and without it. Hit rate and latency, with and without hot keys.
+"""What affinity gains on repeated states: the gateway's own routing in front of simulated workers, in simulated time,
+with it and without it. Hit rate and latency, with and without hot keys.
 
     python -m benchmarks.affinity
 """
