@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import structlog
 
-from ostraka_gateway.admission import Load, admit
+from ostraka_gateway.admission import Demand, Load, admit
 from ostraka_gateway.in_flight import InFlight
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.parts import Done, Instruction, Late, Redispatched, Request, Send, Withdraw
 from ostraka_gateway.roster import Roster, Worker
+from ostraka_gateway.routing import state_of
 from ostraka_gateway.waiting_line import due
 from ostraka_shared import errors
 from ostraka_shared.codec import MAX_FRAME_BYTES
@@ -142,7 +143,10 @@ class Dispatcher:
         request = Request(
             request_id, prefix, suffixes, state_tokens, added, deadline, admitted=now, due_at=due(now, deadline)
         )
-        admit(request.tokens, deadline - now, self._load(now), self._queue_limit_tokens)
+        request.state = state_of(prefix, state_tokens, TOKEN_BYTES)
+        tokens = request.tokens
+        demand = Demand(tokens, max(1, tokens - state_tokens), deadline - now, can_split=len(suffixes) > 1)
+        admit(demand, self._load(now), self._queue_limit_tokens)
         self._asked[question] = request
         self._table.add(request)
         return request
@@ -203,8 +207,11 @@ class Dispatcher:
             log.error("answers_differ", request=late.part_id, detail="two workers answered the same differently")
 
     def _load(self, now: float) -> Load:
+        ready = self._roster.ready_workers()
+        has_idle = not self.queued_tokens and not all(worker.held for worker in ready)
+        held_tokens = 0 if has_idle else sum(worker.claimed_tokens for worker in ready)
         expects_worker = self._roster.expects_worker(now, REPLACEMENT_S)
-        return Load(self.queued_tokens, self._roster.tokens_per_s(), expects_worker)
+        return Load(self.queued_tokens, held_tokens, *self._roster.measured_speeds(now), expects_worker=expects_worker)
 
     def _retry_s(self) -> float:
         rate = self._roster.tokens_per_s()

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ostraka_gateway.roster import Worker, WorkerState
+from ostraka_gateway.roster import State, Worker, WorkerState
 from ostraka_shared import errors
 from ostraka_shared.messages import TOKEN_BYTES, Cancel, Work
 
@@ -33,6 +33,7 @@ class Request:
     deadline: float
     admitted: float
     due_at: float
+    state: State | None = None
     parts: list["Part"] = field(default_factory=list)
     answers: list[float] = field(default_factory=list)
     inference_ms: float = 0.0

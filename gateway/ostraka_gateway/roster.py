@@ -26,8 +26,14 @@ LOST_CALLS = 1.5
 LOST_BEATS = 3.0
 """A worker that stands still in a call of the longest step (384 tokens, fp32) is lost after 5.6 s: early enough for
 another to answer before the default deadline. Patience is twice what the call should take, so this is three times."""
+FRESH_S = 30.0
+"""How long a measured speed is a reason to refuse a request."""
 PATIENCE = 2.0
 ATTENTION_TOKENS = 1500
+
+
+KEPT_STATES = (16, 8192)
+"""Until a worker's beat says how many states, and tokens of states, it keeps."""
 
 
 class WorkerState(StrEnum):
@@ -35,6 +41,14 @@ class WorkerState(StrEnum):
     READY = "ready"
     SUSPECT = "suspect"
     DRAINING = "draining"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state's tokens, by what tells them from all others, and how many they are."""
+
+    key: bytes
+    tokens: int
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +72,10 @@ class Worker:
     warm_tokens_per_s: float = 0.0
     cost: CostModel = field(default_factory=CostModel)
     last_turn: int = 0
+    last_call: float = 0.0
     beat: Beat | None = None
+    _kept: dict[State, None] = field(default_factory=dict)
+    _kept_tokens: int = 0
     _claims: dict[str, int] = field(default_factory=dict)
     _long: set[str] = field(default_factory=set)
 
@@ -87,6 +104,26 @@ class Worker:
     @property
     def holds_long(self) -> bool:
         return bool(self._long)
+
+    def keeps(self, state: State | None) -> bool:
+        """As far as one knows from here: it was sent the state, and not too many others since."""
+        return state in self._kept
+
+    def tokens_to_read(self, tokens: int, state: State | None) -> int:
+        return tokens - state.tokens if state and self.keeps(state) else tokens
+
+    def keep(self, state: State) -> None:
+        """It is sent the state. Its own cache drops the least recently used in the same way."""
+        most, most_tokens = (self.beat.snapshots_max, self.beat.snapshots_max_tokens) if self.beat else KEPT_STATES
+        if state in self._kept:
+            del self._kept[state]
+        else:
+            self._kept_tokens += state.tokens
+        self._kept[state] = None
+        while self._kept and (len(self._kept) > most or self._kept_tokens > most_tokens):
+            oldest = next(iter(self._kept))
+            del self._kept[oldest]
+            self._kept_tokens -= oldest.tokens
 
     def hold(self, request_id: str, tokens: int, turn: int, *, is_alone: bool = False) -> None:
         """One that is to run alone takes all the credit; a long one half, so that shorter ones fit beside it."""
@@ -175,6 +212,7 @@ class Roster:
 
     def call_ended(self, worker: Worker, now: float) -> None:
         """To be told of whatever a worker sends after STARTED, before `heard`: the time between is the call's."""
+        worker.last_call = now
         worker.cost.observe(worker.running_tokens, now - worker.last_heard)
         worker.started, worker.running_tokens = (), 0
 
@@ -204,6 +242,14 @@ class Roster:
     def tokens_per_s(self) -> float:
         """What the ready workers answer together, as measured; 0 before the first answer."""
         return sum(worker.tokens_per_s for worker in self.ready_workers())
+
+    def measured_speeds(self, now: float) -> tuple[float, float]:
+        """Of all ready workers and of the fastest, in tokens a second; 0 where no call tells what they are now."""
+        ready = [worker for worker in self.ready_workers() if worker.cost.calls]
+        if not any(now - worker.last_call < FRESH_S for worker in ready):
+            return 0.0, 0.0
+        speeds = [worker.tokens_per_s for worker in ready]
+        return sum(speeds), max(speeds)
 
     def expects_worker(self, now: float, patience_s: float) -> bool:
         """A worker is here, on its way, or left so recently that its replacement may be."""

@@ -45,7 +45,7 @@ class Sending:
             if not part.request.is_awaited:  # in this very turn of the event loop; it is dropped in the next
                 self.line.remove(part)
                 return self._next(now)
-            able = candidates((worker for worker in ready if _may_take(worker, part)), part.tokens)
+            able = candidates((worker for worker in ready if _may_take(worker, part)), part.tokens, part.request.state)
             if able:
                 return self._send(part, able, now)
             if not (ready and all(worker.holds_long for worker in ready) and self._lane(part)):
@@ -61,7 +61,11 @@ class Sending:
         for each, worker in zip(parts, able, strict=False):
             self._turn += 1
             work = each.next_attempt(now)
-            worker.hold(each.part_id, each.tokens, self._turn, is_alone=each.request.runs_alone)
+            state = each.request.state
+            tokens = worker.tokens_to_read(each.tokens, state)
+            worker.hold(each.part_id, tokens, self._turn, is_alone=each.request.runs_alone)
+            if state:
+                worker.keep(state)
             each.holders[worker] = work.attempt
             sent.append(Send(worker, each, work))
         return sent

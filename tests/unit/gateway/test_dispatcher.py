@@ -15,7 +15,7 @@ from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.dispatcher import Dispatcher, Reply
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.parts import MAX_CRASHES
-from ostraka_gateway.roster import Roster, WorkerState
+from ostraka_gateway.roster import FRESH_S, Roster, WorkerState
 from ostraka_gateway.routing import candidates
 from ostraka_gateway.waiting_line import PATIENCE_S
 from ostraka_shared import errors
@@ -213,6 +213,41 @@ def test_a_full_queue_refuses(world):
     world.answer(worker, "a")
     world.call(world.dispatcher.pump)
     assert not world.ask("d", 1).done()
+
+
+def busy_for(world, worker, tokens, seconds):
+    """A call that was measured just now."""
+    worker.last_heard = world.loop.time() - seconds
+    worker.running_tokens = tokens
+    world.roster.call_ended(worker, world.loop.time())
+
+
+def test_what_cannot_be_in_time_is_told_so_at_once(world):
+    worker = world.join("w0")
+    world.ask("nobody knows", 50_000, deadline_s=1.0)
+    world.answer(worker, "nobody knows")
+    busy_for(world, worker, 100, 1.0)
+    error = refused(world, "a", errors.DeadlineExceeded, count=900, deadline_s=1.0)
+    assert error.retry_after_s is None
+    assert "at best" in str(error)
+    assert not world.ask("b", 900, deadline_s=30.0).done()
+    assert [name for name, _ in world.sent_to(worker)] == ["nobody knows", "b"]
+
+
+def test_an_old_measurement_refuses_nobody(world):
+    worker = world.join("w0")
+    busy_for(world, worker, 100, 1.0)
+    world.loop.advance(FRESH_S)
+    assert not world.ask("a", 900, deadline_s=1.0).done()
+
+
+def test_a_busy_worker_is_no_wait_where_another_is_idle(world):
+    busy, idle = world.join("w0"), world.join("w1")
+    for worker in (busy, idle):
+        busy_for(world, worker, 100, 1.0)
+    world.ask("a", 90)
+    assert not world.ask("b", 50, deadline_s=0.7).done()
+    refused(world, "c", errors.Overloaded, count=10, deadline_s=0.7)
 
 
 def test_an_expired_request_ends_and_its_late_result_is_counted(world):

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostraka_gateway.roster import Worker
-from ostraka_gateway.routing import candidates, has_room
-from ostraka_shared.messages import Hello
+from ostraka_gateway.roster import KEPT_STATES, State, Worker
+from ostraka_gateway.routing import LEAST_STATE_TOKENS, candidates, has_room, state_of
+from ostraka_shared.messages import Beat, Hello
 
 
 def worker(name, outstanding=0, credit=100, last_turn=0):
@@ -80,3 +80,66 @@ def test_the_faster_worker_is_done_first():
     slow.cost.start(100.0)
     fast.cost.start(1000.0)
     assert chosen([slow, fast], 10) == "fast"
+
+
+STATE = State(b"state", 50)
+
+
+def timed(name, outstanding=0, credit=1000):
+    each = worker(name, outstanding, credit)
+    each.cost.start(100.0)
+    return each
+
+
+def first(workers, tokens=60, state=STATE):
+    return candidates(workers, tokens, state)[0].hello.worker_id
+
+
+def test_who_keeps_the_state_is_preferred_while_waiting_costs_less_than_reading_it():
+    other, keeper = timed("other", 10), timed("keeper", 55)
+    keeper.keep(STATE)
+    assert first([other, keeper]) == "keeper"
+    assert first([other, keeper], state=State(b"another", 50)) == "other"
+    keeper.hold("more", 10, 1)
+    assert first([other, keeper]) == "other"
+
+
+def test_a_kept_state_takes_no_room():
+    keeper = timed("keeper", 80, credit=100)
+    assert candidates([keeper], 60, STATE) == []
+    keeper.keep(STATE)
+    assert candidates([keeper], 60, STATE) == [keeper]
+    assert candidates([keeper], 60, None) == []
+
+
+def test_idle_workers_share_states_by_rendezvous_and_keep_most_when_one_is_lost():
+    workers = [timed(f"w{number}") for number in range(4)]
+    states = [State(str(number).encode(), 50) for number in range(400)]
+    owners = {state: first(workers, state=state) for state in states}
+    assert all(60 < list(owners.values()).count(f"w{number}") < 140 for number in range(4))
+    for each in workers:
+        each.last_turn = 7  # who was served when decides nothing here
+    left = {state: first(workers[:3], state=state) for state in states}
+    assert all(left[state] == owner for state, owner in owners.items() if owner != "w3")
+
+
+def test_what_is_known_of_a_workers_states_is_bounded_as_its_own_cache_is():
+    each = timed("w")
+    states = [State(str(number).encode(), 100) for number in range(40)]
+    for state in states:
+        each.keep(state)
+        each.keep(states[0])
+    assert sum(map(each.keeps, states)) == KEPT_STATES[0]
+    assert each.keeps(states[0])
+    assert each._kept_tokens == 100 * KEPT_STATES[0]
+    each.beat = Beat(0, 0, 0, 0, 0, 0, snapshots_max=0, snapshots_max_tokens=0)
+    each.keep(states[1])
+    assert not any(map(each.keeps, states))
+    assert each._kept_tokens == 0
+
+
+def test_a_state_is_known_by_its_tokens_alone_and_a_short_one_is_none():
+    tokens = b"abcd" * LEAST_STATE_TOKENS
+    assert state_of(tokens + b"more", LEAST_STATE_TOKENS, 4) == state_of(tokens, LEAST_STATE_TOKENS, 4)
+    assert state_of(b"x" + tokens[1:], LEAST_STATE_TOKENS, 4) != state_of(tokens, LEAST_STATE_TOKENS, 4)
+    assert state_of(tokens, LEAST_STATE_TOKENS - 1, 4) is None
