@@ -53,7 +53,7 @@ def views(missing_kind: str) -> dict[str, Callable[[Example], str | None]]:
     return {
         "negated questions": lambda one: negation_group(one) if one.form == "noul" else None,
         "length of the state": length_group,
-        "missing facts": lambda one: one.form if one.group == missing_kind else None,
+        "missing facts": lambda one: missing_group(one) if one.group == missing_kind else None,
     }
 
 
@@ -64,6 +64,11 @@ def regroup(predictions: Sequence[Prediction], view: Callable[[Example], str | N
 
 def negation_group(example: Example) -> str:
     return "negated" if _NEGATED.search(str(example.question)) else "plain"
+
+
+def missing_group(example: Example) -> str:
+    """A model that takes what it is asked for what it was told is right where yes is, and wrong where no is."""
+    return f"{'yes' if example.label else 'no'} is right" if example.form == "noul" else example.form
 
 
 def length_group(example: Example) -> str:

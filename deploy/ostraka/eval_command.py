@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,6 +55,9 @@ def run(values: argparse.Namespace) -> int:
     """Exit code 1 where a line could not be used or asked."""
     if values.plot:
         require_plotting()
+    for target in (values.plot, values.json if values.json != "-" else None):
+        if target:
+            _check_writable(Path(target))
     bad = BadLines()
     examples = list(read_examples(values.data, values.by, bad.add))
     if not examples:
@@ -64,9 +68,11 @@ def run(values: argparse.Namespace) -> int:
     told = {name: _ask(name, answerer, examples, bad) for name, answerer in answerers.items()}
     reports = {name: build_report(list(_answered(own).values())) for name, own in told.items()}
     comparison = build_comparison(_pairs(*told.values())) if len(told) == 2 else None
-    if values.plot:
-        draw_reliability(reports, Path(values.plot))
-    _tell(values, reports, comparison, bad)
+    if values.json != "-":
+        _print_tables(reports, comparison)
+    _write_files(values, reports, comparison, bad)
+    if bad.all:
+        print(f"ostraka: {len(bad.all)} lines could not be used or were refused", file=sys.stderr)
     return 1 if bad.all else 0
 
 
@@ -98,32 +104,43 @@ def _pairs(
     return pairs
 
 
-def _tell(values: argparse.Namespace, reports: dict[str, Report], comparison: Report | None, bad: BadLines) -> None:
-    if values.json:
-        whole = {
-            "data": values.data,
-            "by": values.by,
-            "bad_lines": [{"place": place, "reason": reason} for place, reason in bad.all],
-            "reports": reports,
-            "comparison": comparison,
-        }
-        _write_json(values.json, json.dumps(whole, ensure_ascii=False, indent=1, allow_nan=False))
-    if values.json != "-":
-        for name, report in reports.items():
-            print(f"== {name}\n\n{describe_report(report)}\n")
-        if comparison:
-            first, second = reports
-            print(f"== {second} against {first}\n\n{describe_comparison(comparison)}\n")
-    if bad.all:
-        print(f"ostraka: {len(bad.all)} lines could not be used or were refused", file=sys.stderr)
+def _print_tables(reports: dict[str, Report], comparison: Report | None) -> None:
+    for name, report in reports.items():
+        print(f"== {name}\n\n{describe_report(report)}\n")
+    if comparison:
+        first, second = reports
+        print(f"== {second} against {first}\n\n{describe_comparison(comparison)}\n")
 
 
-def _write_json(target: str, text: str) -> None:
-    if target == "-":
-        print(text)
+def _write_files(
+    values: argparse.Namespace, reports: dict[str, Report], comparison: Report | None, bad: BadLines
+) -> None:
+    if values.plot:
+        draw_reliability(reports, Path(values.plot))
+    if not values.json:
         return
-    Path(target).parent.mkdir(parents=True, exist_ok=True)
-    Path(target).write_text(text + "\n", encoding="utf-8")
+    whole = {
+        "data": values.data,
+        "by": values.by,
+        "bad_lines": [{"place": place, "reason": reason} for place, reason in bad.all],
+        "reports": reports,
+        "comparison": comparison,
+    }
+    text = json.dumps(whole, ensure_ascii=False, indent=1, allow_nan=False)
+    if values.json == "-":
+        print(text)
+    else:
+        Path(values.json).write_text(text + "\n", encoding="utf-8")
+
+
+def _check_writable(target: Path) -> None:
+    """Raises ConfigError now, and not after an hour of asking."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as bad:
+        raise ConfigError(f"{target}: {bad.strerror}") from bad
+    if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise ConfigError(f"{target} cannot be written")
 
 
 def _name(values: argparse.Namespace) -> str:

@@ -5,7 +5,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from ostraka_worker.engine import Line
 from ostraka_worker.onnx_engine import OnnxEngine
 
 DEFAULT_CACHE_DIR = Path("~/.cache/ostraka")
-PROBE = "<evidence>\nThe shop is open.\n</evidence>\n\nQuestion: Is the shop open?"
+PROBE = "<evidence>\nThe shop is open.\n</evidence>\n\nQuestion: Is the shop open?\nAnswer:"
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +56,7 @@ def _register_build(parser: argparse.ArgumentParser) -> None:
         "--form",
         choices=FORMS,
         default=next(iter(FORMS)),
-        help="how SOURCE is asked: evidence (0 or 1, for models tuned to decide) or yes-no; default: %(default)s",
+        help="evidence: SOURCE was tuned to decide, and answers 0 or 1; yes-no: it was not; default: %(default)s",
     )
     parser.add_argument(
         "--answers",
@@ -80,9 +79,7 @@ def _build(args: argparse.Namespace) -> int:
     target: Path = args.output or model_path(cache_dir, name, args.precision)
     progress = for_stderr()
     if args.source:
-        form = FORMS[args.form]
-        if args.answers:
-            form = replace(form, no=args.answers[0], yes=args.answers[1])
+        form = Form(*args.answers) if args.answers else FORMS[args.form]
         folder = build_source(args.source, target, name, args.precision, form, progress)
     elif args.answers or FORMS[args.form] != Form(*EMBEDDED_ANSWERS):
         raise ConfigError("--form and --answers need a SOURCE: how the embedded model is asked is fixed")
@@ -133,8 +130,7 @@ def _probe(folder: ModelFolder) -> np.ndarray:
         tokenizer = Tokenizer.from_file(str(folder.tokenizer))
     except Exception as bad:  # the package raises bare Exception
         raise ModelDamaged(f"{folder.tokenizer} is not a tokenizer ({bad}): build the model again") from bad
-    contract = folder.spec.contract
-    ids = tokenizer.encode(contract.bos + PROBE + contract.cue, add_special_tokens=False).ids
+    ids = tokenizer.encode(folder.spec.contract.bos + PROBE, add_special_tokens=False).ids
     return OnnxEngine(folder.graph).run([Line(np.array(ids, np.uint32))])
 
 

@@ -7,7 +7,7 @@ import structlog
 from ostraka_gateway.dispatcher import Dispatcher
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.process_watch import ProcessWatch
-from ostraka_gateway.roster import Roster, Worker
+from ostraka_gateway.roster import Roster, Worker, WorkerState
 from ostraka_gateway.transport import WorkerSocket
 from ostraka_shared.errors import WireError
 from ostraka_shared.messages import (
@@ -69,6 +69,8 @@ class Cluster:
         now = asyncio.get_running_loop().time()
         if worker.running_tokens:
             self.roster.call_ended(worker, now)
+        if worker.state is WorkerState.SUSPECT:
+            self.dispatcher.trusted(worker)
         self.roster.heard(worker, now)
         self._act(worker, message)
         self.dispatcher.pump()
@@ -132,7 +134,11 @@ class Cluster:
             # Stopped together (a suspended machine, a paused container), this process may be the first to move again.
             if (late_s := now - self._judge_due) > self._heartbeat_ms / 1000:
                 self.roster.forgive(late_s)
-            for worker in self.roster.judge(now):
+            suspect, lost = self.roster.judge(now)
+            for worker in suspect:
+                log.warning("worker_suspect", worker=worker.hello.worker_id, held_requests=len(worker.held))
+                self.dispatcher.suspected(worker)
+            for worker in lost:
                 self._watch.kill(worker.identity)
                 self._lose(worker, "silent")
         finally:

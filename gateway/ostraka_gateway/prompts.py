@@ -4,6 +4,7 @@ A prompt is its state's opening, then its question's body, then its own ending. 
 prompts at a time: a body of two megabytes can ask for a quarter of a million prompts over the same long state.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ from ostraka_shared.model_folder import PromptContract
 
 BATCH_CHARS = 1 << 18
 """Text tokenized at once. It bounds the tokenizer's own records, some 100 bytes a token."""
+
+LEAST_SHARED_TOKENS = 8
+"""As the workers have it: they read a shorter run again for each prompt."""
 
 _TOKEN = np.dtype("<u4")
 _CLOSING_TAG = re.compile("</evidence>", re.IGNORECASE | re.ASCII)
@@ -74,20 +78,20 @@ class TokenizedRequest:
     """Prompt i is `prefix` + `suffixes[i]`, as the wire carries them. A lone prompt's prefix is its state.
 
     `state_tokens` of the prefix are the state's: 0 where nothing is to be shared. `input_tokens` is what `usage`
-    reports: all prompts, with the state's tokens counted once.
+    reports: all prompts, with the state's tokens counted once. `added`: the tokens that each suffix adds to what the
+    model reads, since those that begin alike are read together.
     """
 
     prefix: bytes
     suffixes: tuple[bytes, ...]
     state_tokens: int
     input_tokens: int
+    added: tuple[int, ...] = ()
 
 
 def render(request: SystemOneRequest, contract: PromptContract) -> RenderedRequest:
     opening = f"{contract.bos}<evidence>\n{_state_text(request.state)}\n</evidence>"
-    questions = [
-        _render_question(question_id, question, contract.cue) for question_id, question in request.questions.items()
-    ]
+    questions = [_render_question(question_id, question) for question_id, question in request.questions.items()]
     return RenderedRequest(opening, tuple(questions))
 
 
@@ -99,11 +103,11 @@ def _state_text(state: Text) -> str:
     return state.strip()
 
 
-def _render_question(question_id: str, question: Question, cue: str) -> QuestionPrompts:
+def _render_question(question_id: str, question: Question) -> QuestionPrompts:
     instructions = f"\n\nQuestion: {_instructions(question)}"
     match question:
         case Noul():
-            return QuestionPrompts(question_id, instructions, (cue,))
+            return QuestionPrompts(question_id, instructions, ("\nAnswer:",))
         case Choice():
             options = [_describe(name, text) for name, text in question.criteria.items()]
             listed = "".join(f"\n- {option}" for option in options)
@@ -117,7 +121,7 @@ def _render_question(question_id: str, question: Question, cue: str) -> Question
                 "Is the answer at the following level or higher?\nLevel: "
             )
             asked = levels[1:]
-    return QuestionPrompts(question_id, body, tuple(f"{text}{cue}" for text in asked))
+    return QuestionPrompts(question_id, body, tuple(f"{text}\nAnswer:" for text in asked))
 
 
 def _instructions(question: Question) -> str:
@@ -173,12 +177,25 @@ def _split(opening: bytes, prompts: list[bytes]) -> TokenizedRequest:
     prefix_tokens = state_tokens if len(prompts) == 1 else min(_common_tokens(prompts), shortest - 1)
     cut = prefix_tokens * TOKEN_BYTES
     tokens = sum(map(len, prompts)) // TOKEN_BYTES
+    suffixes = tuple(prompt[cut:] for prompt in prompts)
     return TokenizedRequest(
         prompts[0][:cut],
-        tuple(prompt[cut:] for prompt in prompts),
+        suffixes,
         state_tokens,
         tokens - state_tokens * (len(prompts) - 1),
+        _added_tokens(suffixes),
     )
+
+
+def _added_tokens(suffixes: tuple[bytes, ...]) -> tuple[int, ...]:
+    """Neighbours in the order of their bytes share most; a short run is read again by each."""
+    added = [len(suffix) // TOKEN_BYTES for suffix in suffixes]
+    order = sorted(range(len(suffixes)), key=suffixes.__getitem__)
+    for before, place in itertools.pairwise(order):
+        shared = _common_tokens([suffixes[before], suffixes[place]])
+        if shared >= LEAST_SHARED_TOKENS:
+            added[place] -= shared
+    return tuple(added)
 
 
 def _common_tokens(sequences: list[bytes]) -> int:

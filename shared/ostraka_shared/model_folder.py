@@ -29,7 +29,6 @@ Fingerprint = NewType("Fingerprint", str)
 FileStates = tuple[tuple[int, ...], ...]
 
 ENGINES = ("onnx", "fake")
-DEFAULT_CUE = "\nAnswer:"
 # Far above any model there is; what a worker sets aside grows with it.
 MOST_CONTEXT_TOKENS = 1 << 20
 MOST_TOKEN_ID = (1 << 32) - 1
@@ -37,13 +36,12 @@ MOST_TOKEN_ID = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True)
 class PromptContract:
-    """How this model is asked. `bos` opens every prompt, or is empty; `cue` ends it, and each of its lines begins with
-    a letter. P(yes) reads the logits of two single tokens after it."""
+    """How this model is asked. `bos` opens every prompt, or is empty; P(yes) reads the logits of two single tokens
+    after it."""
 
     bos: str
     no: str
     yes: str
-    cue: str = DEFAULT_CUE
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,16 @@ def test_a_model_that_answers_nothing_is_an_error(data: Path, tmp_path: Path) ->
     assert "answered none of" in done.stderr
 
 
+@pytest.mark.parametrize("flag", ["--json", "--plot"])
+@pytest.mark.parametrize("target", ["folder", "file/below"])
+def test_what_cannot_be_written_is_said_before_the_model_is_asked(data: Path, flag: str, target: str) -> None:
+    (data / "folder").mkdir()
+    (data / "file").touch()
+    done = evaluate(data / "two.jsonl.gz", "--server=http://127.0.0.1:1", f"{flag}={data / target}")
+    assert done.returncode == 1
+    assert f"{data / target}" in done.stderr
+
+
 def test_no_example_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("\n\n")
     done = evaluate(tmp_path / "empty.jsonl")

@@ -60,7 +60,7 @@ def test_decide_refuses_as_the_server_does(cluster: Cluster, fake_model, tmp_pat
 def test_answers_do_not_depend_on_mates(cluster: Cluster, release: Path) -> None:
     """Requests piled up behind a stalled one are read together; each answers as it does alone."""
     alone = {state: cluster.decide(state).content for state in map(str, range(12))}
-    stalled = [cluster.ask_in_background("<stall>"), cluster.ask_in_background("<stall>")]
+    stalled = [cluster.ask_in_background("<stall> 1"), cluster.ask_in_background("<stall> 2")]
     wait_for(lambda: all(w["running_tokens"] for w in cluster.health()["workers"]), "both workers stall")
     waiting = {state: cluster.ask_in_background(state) for state in alone}
     wait_for(lambda: cluster.health()["in_flight_requests"] == len(alone) + 2, "all requests are in")

@@ -139,6 +139,23 @@ def test_by_another_worker(bench: Bench) -> None:
     assert answers_alone(OnnxEngine(bench.graph, threads=2), bench.works[:60]) == bench.expected[:60]
 
 
+def test_split_over_two_workers(bench: Bench) -> None:
+    """The gateway may give each of them any of a request's prompts."""
+    engines = [OnnxEngine(bench.graph), bench.engine]
+    kept = [Snapshots(8, 2000), Snapshots(8, 2000)]
+    split = [index for index, work in enumerate(bench.works) if len(work.suffixes) > 2][:60]
+    for index in split:
+        work, answers = bench.works[index], {}
+        for number, engine in enumerate(engines):
+            places = range(number, len(work.suffixes), 2)
+            part = Work("part", 1, 1000, work.prefix, tuple(work.suffixes[p] for p in places), work.state_tokens)
+            run = BatchRun([part], 256, kept[number])
+            for call in run.calls:
+                run.run(engine, call)
+            answers |= dict(zip(places, run.answers()[0], strict=True))
+        assert tuple(answers[place] for place in range(len(work.suffixes))) == bench.expected[index]
+
+
 def test_after_a_restart(bench: Bench) -> None:
     command = [sys.executable, "-m", "tests.oracle.requests", str(bench.graph)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=100)

@@ -5,14 +5,21 @@ from random import Random
 
 from training.own_data.fragments import Fragments, Phrases, fill
 from training.own_data.scenario import Choice, Example, Scenario, Score
-from training.own_data.surface import dress, dress_question
+from training.own_data.surface import dress, dress_question, surround
 
 WRITTEN_SHARE = 0.65
 """Of questions asked as they were written: frames are many, and no user asks in frames most of the time."""
 
+SURROUNDED = frozenset({"urgency", "tone", "severity", "satisfaction", "politeness", "routing", "intent", "negation"})
+"""Kinds whose answer no sentence about a room can change."""
+SURROUNDED_SHARE = 0.2
+
 
 def compose(kind: str, scenario: Scenario, fragments: Fragments, rng: Random) -> Iterator[Example]:
-    states = dress(scenario.states, rng)
+    states = scenario.states
+    if kind in SURROUNDED and rng.random() < SURROUNDED_SHARE:
+        states = surround(states, Fragments("slots", heldout=fragments.is_heldout).lines("background"), rng)
+    states = dress(states, rng)
     for question, labels in _opposed(scenario, fragments, rng):
         for state, label in zip(states, labels, strict=True):
             yield _example(state, question, "noul", label) | {"kind": kind}

@@ -43,7 +43,7 @@ class Fragments:
 
     def __init__(self, name: str, *, heldout: bool) -> None:
         self._sections = _parse((FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
-        self._heldout = heldout
+        self.is_heldout = heldout
 
     def names(self, prefix: str) -> list[str]:
         """What follows `prefix ` in the titles of sections that begin with it."""
@@ -61,11 +61,11 @@ class Fragments:
 
     def lines(self, section: str) -> list[str]:
         held, kept = _split(self._sections[section])
-        return held if self._heldout else kept
+        return held if self.is_heldout else kept
 
     def words(self, section: str) -> list[str]:
         """For wordings of questions: the held-out split asks all of them."""
-        return self._sections[section] if self._heldout else _split(self._sections[section])[1]
+        return self._sections[section] if self.is_heldout else _split(self._sections[section])[1]
 
     def phrases(self, claim: str) -> Phrases:
         """A claim without wordings of its own is asked in those of `*`."""

@@ -9,7 +9,7 @@ _MONTHS = ("March", "May", "July", "October")
 
 def draw(rng: Random, *, heldout: bool) -> dict[str, str]:
     file = Fragments("slots", heldout=heldout)
-    slots = {name: rng.choice(file.lines(name)) for name in file.sections()}
+    slots = {name: rng.choice(file.lines(name)) for name in file.sections() if name != "background"}
     return slots | {
         "order": rng.choice((f"{rng.randrange(10000, 999999)}", f"A-{rng.randrange(1000, 9999)}")),
         "digits": str(rng.randrange(10, 99)),

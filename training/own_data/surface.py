@@ -22,6 +22,16 @@ _SUBJECTS = ("Question", "Hello", "Your service", "Request", "Re: your mail", "(
 _LEAD_INS = ("Answer yes or no: ", "Based on the text: ", "Yes or no? ", "Question: ", "Decide: ", "Given the above, ")
 
 
+def surround(states: Pair, background: list[str], rng: Random) -> Pair:
+    """Texts among sentences that matter to nothing: a model has to find what it is asked about."""
+    chosen = rng.sample(background, min(len(background), rng.randint(3, 14)))
+    place = rng.randint(0, len(chosen))
+    first, second = (
+        " ".join([*chosen[:place], state, *chosen[place:]]) if isinstance(state, str) else state for state in states
+    )
+    return first, second
+
+
 def dress(states: Pair, rng: Random) -> Pair:
     seed = rng.random()
     first, second = (_dress(state, Random(seed)) for state in states)

@@ -50,4 +50,8 @@ def load_verified(folder: ModelFolder, threads: int) -> Loaded:
     verify_folder(folder)
     loaded = Loaded(folder, load_engine(folder, threads), files)
     loaded.check_files()
+    if folder.spec.precision == "int8" and folder.spec.engine == "onnx":
+        from ostraka_worker.int8_speed import warn_if_slow  # noqa: PLC0415  it brings the runtime
+
+        warn_if_slow(loaded.engine.version)
     return loaded

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ostraka.answerers import Answerer, Outcome
 from ostraka.evaluation.examples import QUESTION_ID, Example, Prediction
+from ostraka_shared.errors import ConfigError
 
 REASON_CHARS = 200
 
@@ -21,10 +22,12 @@ class Refusal:
 def ask(
     answerer: Answerer, examples: Sequence[Example], tick: Callable[[], object] = lambda: None
 ) -> list[Prediction | Refusal]:
-    """In order. `tick` is called after each."""
-    told = []
+    """In order; `tick` after each. Raises ConfigError where the first finds no server: each would wait as long."""
+    told: list[Prediction | Refusal] = []
     for example, outcome in zip(examples, answerer.answer(one.body() for one in examples), strict=True):
         told.append(read_outcome(example, outcome))
+        if len(told) == 1 and _is_unreachable(outcome):
+            raise ConfigError(_reason(outcome.body))
         tick()
     return told
 
@@ -40,6 +43,10 @@ def read_outcome(example: Example, outcome: Outcome) -> Prediction | Refusal:
     if not all(0.0 <= one <= 1.0 for one in probabilities):
         return Refusal(example, f"not probabilities: {_shorten(outcome.body)}")
     return Prediction(example, probabilities)
+
+
+def _is_unreachable(outcome: Outcome) -> bool:
+    return not outcome.is_answer and b'"error_type": "unreachable"' in outcome.body
 
 
 def _probabilities(example: Example, answer: dict[str, object]) -> tuple[float, ...]:

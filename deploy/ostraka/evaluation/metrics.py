@@ -132,7 +132,7 @@ def resamples(clusters: Ints, draws: int = DRAWS, seed: int = 0) -> Iterator[Flo
     count = int(place.max()) + 1 if len(place) else 0
     rng = np.random.default_rng(seed)
     for _ in range(draws):
-        yield rng.multinomial(count, np.full(count, 1 / count)).astype(np.float64)[place]
+        yield np.bincount(rng.integers(count, size=count), minlength=count).astype(np.float64)[place]
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

@@ -35,7 +35,6 @@ def draw_reliability(reports: dict[str, Report], output: Path) -> None:
         panel.set(title=TITLES[form], xlabel=f"said: {said}", ylabel="came true", xlim=(0, 1), ylim=(0, 1))
         panel.set_aspect("equal")
     figure.legend(*_legend(panels), loc="outside lower center", fontsize="small")
-    output.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(output, format="png", dpi=DPI)
 
 

@@ -1,7 +1,8 @@
 """Predictions -> the report: a JSON-ready dict of measures with their intervals, per form and per group. Pure."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from statistics import fmean
 from typing import TypeVar
@@ -16,10 +17,11 @@ ALL = "all"
 MEAN = "mean of groups"
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 CONFIDENCES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-INTERVALS = "95 %: Wilson for accuracy and within_one; for the others bootstrap over states, 500 draws, percentiles"
+INTERVALS = "95 %: Wilson for accuracy and within_one; else (and for means of groups) bootstrap over states"
 
 Row = dict[str, object]
 Report = dict[str, object]
+Draws = dict[str, list[float]]
 Pair = tuple[Prediction, Prediction]
 One = TypeVar("One")
 
@@ -36,16 +38,15 @@ def build_comparison(pairs: Sequence[Pair]) -> Report:
         own = [pair for pair in pairs if pair[0].example.form == form]
         if own:
             grouped = _grouped(own, lambda pair: pair[0].example.group)
-            forms[form] = {"groups": [_difference(form, name, group) for name, group in grouped.items()]}
+            rows = [_difference(form, name, group) for name, group in grouped.items()]
+            forms[form] = {"groups": _with_mean(form, rows)}
     return {"intervals": "95 %: paired bootstrap over states, 500 draws, percentiles", "forms": forms}
 
 
 def _form(form: Form, predictions: Sequence[Prediction]) -> Report:
     whole = gather(predictions)
     grouped = _grouped(predictions, lambda one: one.example.group)
-    rows = [_measured(form, name, gather(group)) for name, group in grouped.items()]
-    if len(rows) > 2:
-        rows.append(_mean_row(form, rows[1:]))
+    rows = _with_mean(form, [_measured(form, name, gather(group)) for name, group in grouped.items()])
     told: Report = {
         "groups": rows,
         "reliability": [_plain(asdict(one)) for one in reliability(whole.probability, whole.came_true)],
@@ -57,21 +58,20 @@ def _form(form: Form, predictions: Sequence[Prediction]) -> Report:
     return told
 
 
-def _measured(form: Form, name: str, sample: Sample) -> Row:
+def _measured(form: Form, name: str, sample: Sample) -> tuple[Row, Draws]:
     row: Row = {"group": name, "examples": len(sample), "chance": float(sample.chance.mean())}
     if form == "noul":
         row["yes_share"] = float(sample.came_true.mean())
     flat = np.ones(len(sample))
-    resampled = {key: one for key, one in MEASURES[form].items() if key not in SHARES}
-    ends = _resampled(resampled, lambda one, weights: one(sample, weights), sample)
+    drawn = _draw(form, name, sample, lambda one, weights: one(sample, weights))
     for key, one in MEASURES[form].items():
         value = one(sample, flat)
-        low, high = ends[key] if key in ends else wilson(value * len(sample), len(sample))
-        row[key] = _plain({"value": value, "low": low, "high": high})
-    return row
+        ends = wilson(value * len(sample), len(sample)) if key in SHARES else interval(drawn[key])
+        row[key] = _cell(value, ends)
+    return row, drawn
 
 
-def _difference(form: Form, name: str, pairs: Sequence[Pair]) -> Row:
+def _difference(form: Form, name: str, pairs: Sequence[Pair]) -> tuple[Row, Draws]:
     first, second = gather([one for one, _ in pairs]), gather([other for _, other in pairs])
 
     def change(one: Measure, weights: np.ndarray) -> float:
@@ -85,37 +85,48 @@ def _difference(form: Form, name: str, pairs: Sequence[Pair]) -> Row:
         "mean_move": fmean(moved),
         "largest_move": max(moved),
     }
-    ends = _resampled(MEASURES[form], change, first)
+    drawn = _draw(form, name, first, change)
     for key, one in MEASURES[form].items():
-        low, high = ends[key]
-        row[key] = _plain({"value": change(one, np.ones(len(pairs))), "low": low, "high": high})
-    return row
+        row[key] = _cell(change(one, np.ones(len(pairs))), interval(drawn[key]))
+    return row, drawn
 
 
-def _resampled(
-    measures: Mapping[str, Measure], value: Callable[[Measure, np.ndarray], float], sample: Sample
-) -> dict[str, tuple[float, float]]:
-    drawn: dict[str, list[float]] = {key: [] for key in measures}
-    for weights in resamples(sample.cluster):
-        for key, one in measures.items():
+def _draw(form: Form, name: str, sample: Sample, value: Callable[[Measure, np.ndarray], float]) -> Draws:
+    """Each measure of each resampled set. The seed is the group's own: one group's luck is not another's."""
+    drawn: Draws = {key: [] for key in MEASURES[form]}
+    for weights in resamples(sample.cluster, seed=zlib.crc32(name.encode())):
+        for key, one in MEASURES[form].items():
             drawn[key].append(value(one, weights))
-    return {key: interval(values) for key, values in drawn.items()}
+    return drawn
 
 
-def _mean_row(form: Form, rows: Sequence[Row]) -> Row:
-    """Each group counts alike, whatever its size. A group that a measure cannot be had of is left out of its mean."""
-    row: Row = {"group": MEAN, "examples": sum(int(str(one["examples"])) for one in rows)}
-    for key in ("chance", *MEASURES[form]):
-        values = [_value(one[key]) for one in rows]
-        known = [value for value in values if value is not None]
-        mean_value = fmean(known) if known else None
-        row[key] = mean_value if key == "chance" else {"value": mean_value, "low": None, "high": None}
-    return row
+def _with_mean(form: Form, told: Sequence[tuple[Row, Draws]]) -> list[Row]:
+    """All, the groups, and where there are some their mean: each counts alike, whatever its size."""
+    rows, groups = [row for row, _ in told], told[1:]
+    if not groups:
+        return rows
+    mean_row: Row = {"group": MEAN, "examples": rows[0]["examples"]}
+    if "chance" in rows[0]:
+        mean_row["chance"] = fmean(float(str(row["chance"])) for row in rows[1:])
+    for key in MEASURES[form]:
+        values = [_mean_of_known(draws) for draws in zip(*(drawn[key] for _, drawn in groups), strict=True)]
+        mean_row[key] = _cell(_mean_of_known([_value(row[key]) for row in rows[1:]]), interval(values))
+    return [*rows, mean_row]
 
 
-def _value(cell: object) -> float | None:
-    told = cell["value"] if isinstance(cell, dict) else cell
-    return None if told is None else float(told)  # type: ignore[arg-type]
+def _mean_of_known(values: Iterable[float]) -> float:
+    """A group that a measure cannot be had of is left out."""
+    known = [value for value in values if not math.isnan(value)]
+    return fmean(known) if known else math.nan
+
+
+def _value(cell: object) -> float:
+    told = cell["value"] if isinstance(cell, dict) else None
+    return math.nan if told is None else float(told)
+
+
+def _cell(value: float, ends: tuple[float, float]) -> Row:
+    return _plain({"value": value, "low": ends[0], "high": ends[1]})
 
 
 def _by_form(predictions: Sequence[Prediction]) -> dict[Form, list[Prediction]]:

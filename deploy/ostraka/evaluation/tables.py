@@ -28,7 +28,7 @@ def describe_comparison(comparison: Report) -> str:
     for form, told in _forms(comparison):
         head = ["group", "examples", "same decision", "mean move", "largest", *_measure_labels(form)]
         rows = [
-            [row["group"], row["examples"], *(_number(row[key]) for key in _MOVES),
+            [row["group"], row["examples"], *(_number(row.get(key)) for key in _MOVES),
              *(_measure(row[key], signed=True) for key in MEASURES[form])]
             for row in told["groups"]
         ]  # fmt: skip

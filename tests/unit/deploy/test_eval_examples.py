@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from ostraka.answerers import Outcome
+from ostraka.answerers import Outcome, _unreachable
 from ostraka.evaluation.asking import Prediction, Refusal, ask, read_outcome
 from ostraka.evaluation.examples import BadExample, parse_example, read_examples
 from ostraka_gateway.schemas import SystemOneRequest
@@ -123,6 +123,21 @@ def test_what_is_no_answer_to_it_is_a_refusal(body):
 )
 def test_a_refusal_keeps_the_servers_words(body, reason):
     assert read_outcome(parse(NOUL), Outcome(body, is_answer=False)).reason == reason
+
+
+def test_a_server_that_is_not_there_is_said_after_one_example():
+    class Nobody:
+        asked = 0
+
+        def answer(self, bodies):
+            for _ in bodies:
+                self.asked += 1
+                yield Outcome(_unreachable("http://127.0.0.1:1", OSError("refused")), is_answer=False)
+
+    nobody = Nobody()
+    with pytest.raises(ConfigError, match="does not answer"):
+        ask(nobody, [parse(NOUL)] * 9)
+    assert nobody.asked == 1
 
 
 def test_asking_keeps_the_order_and_ticks_for_each():

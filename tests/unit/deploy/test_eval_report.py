@@ -84,6 +84,25 @@ def test_groups_come_after_all_and_their_mean_counts_each_alike():
     json.dumps(rows, allow_nan=False)
 
 
+def test_the_mean_of_groups_has_an_interval_of_its_own():
+    """Four groups of 25, each right in half: the mean is as sure as 100 examples are."""
+    told = [noul(0.9, i % 2 == 0, f"{group} {i}", group) for group in "abcd" for i in range(25)]
+    rows = {row["group"]: row["brier"] for row in build_report(told)["forms"]["noul"]["groups"]}
+    width = {name: cell["high"] - cell["low"] for name, cell in rows.items()}
+    assert width["mean of groups"] == pytest.approx(width["all"], rel=0.2)
+    assert width["mean of groups"] < 0.7 * width["a"]
+
+
+def test_the_mean_difference_of_groups_counts_each_alike():
+    same = [(noul(0.9, True, str(i), "same"),) * 2 for i in range(9)]
+    better = [(noul(0.1, True, "x", "better"), noul(0.9, True, "x", "better"))]
+    rows = build_comparison([*same, *better])["forms"]["noul"]["groups"]
+    assert [(row["group"], row["accuracy"]["value"]) for row in rows] == [
+        ("all", pytest.approx(0.1)), ("better", 1), ("same", 0), ("mean of groups", 0.5)
+    ]  # fmt: skip
+    assert "mean of groups" in describe_comparison(build_comparison([*same, *better]))
+
+
 def test_questions_on_one_state_are_resampled_together():
     apart = whole(build_report([noul(0.9, i % 2 == 0, str(i)) for i in range(40)]), "noul")
     together = whole(build_report([noul(0.9, i < 20, str(i // 20)) for i in range(40)]), "noul")
@@ -139,7 +158,7 @@ def test_the_comparison_is_signed():
 def test_the_plot_is_a_png_with_a_panel_for_each_form(tmp_path):
     pytest.importorskip("matplotlib")
     report = build_report([noul(0.9, True), choice(0, 0.6, 0.4)])
-    one, two = tmp_path / "one.png", tmp_path / "deeper" / "two.png"
+    one, two = tmp_path / "one.png", tmp_path / "two.png"
     draw_reliability({"m": build_report([noul(0.9, True)])}, one)
     draw_reliability({"m": report, "n": report}, two)
     sizes = [file.read_bytes()[16:24] for file in (one, two)]  # width and height in the PNG header

@@ -68,21 +68,6 @@ def test_the_contract_gives_the_bos_text():
     assert rendered.opening == "<bos><evidence>\ns\n</evidence>"
 
 
-def test_the_contract_gives_the_cue():
-    choice = {"type": "choice", "criteria": {"a": None, "b": "B"}}
-    request = {"state": "s", "model": "jev-latest", "questions": {"n": {"type": "noul"}, "c": choice}}
-    contract = PromptContract("", " No", " Yes", "\nAnswer Yes or No.\nAnswer:")
-    for _, prompt in render(parse_request(json.dumps(request).encode()), contract).prompts():
-        assert prompt.startswith("<evidence>\ns\n</evidence>\n\nQuestion: ")
-        assert prompt.endswith(
-            (
-                "?\nAnswer Yes or No.\nAnswer:",
-                "Candidate: a\nAnswer Yes or No.\nAnswer:",
-                "B\nAnswer Yes or No.\nAnswer:",
-            )
-        )
-
-
 @pytest.mark.parametrize(("state", "body"), [("", ""), (" \n", ""), ({}, "{}"), ([], "[]")])
 def test_an_empty_state_still_makes_a_prompt(state, body):
     assert ask(state).opening == f"<s><evidence>\n{body}\n</evidence>"

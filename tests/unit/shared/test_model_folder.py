@@ -150,7 +150,6 @@ def test_a_key_missing(folder, key):
         {"context_tokens": None},
         {"contract": {"bos": None, "no": "b", "yes": "c"}},
         {"contract": {"bos": "a", "no": 0, "yes": 1}},
-        {"contract": {"bos": "a", "no": "b", "yes": "c", "cue": ["d"]}},
         {"contract": {"bos": "\ud800", "no": "b", "yes": "c"}},
         {"name": 5},
         {"name": "\udfff"},
@@ -179,13 +178,6 @@ def test_no_spec_at_all(folder, text):
     (folder / SPEC_FILE).write_bytes(text)
     with pytest.raises(ModelDamaged, match="not a model description"):
         open_folder(folder)
-
-
-def test_a_folder_without_a_cue_is_asked_as_before(folder):
-    raw = json.loads(SPEC.to_json())
-    del raw["contract"]["cue"]
-    (folder / SPEC_FILE).write_text(json.dumps(raw))
-    assert open_folder(folder).spec.contract.cue == "\nAnswer:"
 
 
 def test_a_spec_that_cannot_be_read(folder, monkeypatch):
@@ -227,7 +219,7 @@ TEXT = st.text(st.characters(codec="utf-8"), max_size=10)
 
 @given(
     name=TEXT,
-    contract=st.builds(PromptContract, TEXT, TEXT, TEXT, TEXT),
+    contract=st.builds(PromptContract, TEXT, TEXT, TEXT),
     answer_token_ids=st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)),
     source=st.dictionaries(TEXT, TEXT, max_size=3),
     check=st.dictionaries(TEXT, st.floats(allow_nan=False), max_size=3),

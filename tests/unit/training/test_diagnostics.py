@@ -40,7 +40,7 @@ def test_lengths(words, group):
 
 def test_a_view_keeps_what_has_a_place_in_it():
     told = [Prediction(example(kind="missing"), (0.5, 0.5)), Prediction(example(kind="tone"), (0.5, 0.5))]
-    assert [one.example.group for one in regroup(told, views("missing")["missing facts"])] == ["noul"]
+    assert [one.example.group for one in regroup(told, views("missing")["missing facts"])] == ["yes is right"]
     assert len(regroup(told, views("missing")["negated questions"])) == 2
 
 

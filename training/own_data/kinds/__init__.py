@@ -8,12 +8,12 @@ from training.own_data.scenario import Scenario
 Make = Callable[..., Iterator[Scenario]]
 
 KINDS: dict[str, tuple[Make, int]] = {
-    "urgency": (levels.make, 500),
-    "tone": (levels.make, 450),
+    "urgency": (levels.make, 600),
+    "tone": (levels.make, 550),
     "politeness": (levels.make, 300),
-    "satisfaction": (levels.make, 300),
+    "satisfaction": (levels.make, 350),
     "severity": (levels.make, 350),
-    "routing": (classes.make, 600),
+    "routing": (classes.make, 700),
     "intent": (classes.make, 500),
     "language": (classes.make, 250),
     "spam": (classes.make, 200),

@@ -21,7 +21,7 @@ def make(fragments: Fragments, rng: Random, *, heldout: bool) -> Iterator[Scenar
         told = rng.choice(pair)
         truths = {pair[0]: (True, False), pair[1]: (False, True)}
         claims = {told: truths[told]} if fragments.has("ask *") else truths
-        choices = (_choice(fragments, labelled, pair, rng),) if rng.random() < 0.55 else ()
+        choices = (_choice(fragments, labelled, pair, rng),) if rng.random() < 0.8 else ()
         yield Scenario((first, second), claims, slots | {"label": labelled[told][0]}, choices)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from random import Random
 
 from training.own_data.fragments import Fragments, fill
-from training.own_data.scenario import Scenario, Score
+from training.own_data.scenario import Choice, Scenario, Score
 from training.own_data.slots import draw
 
 
@@ -24,13 +24,19 @@ def make(fragments: Fragments, rng: Random, *, heldout: bool) -> Iterator[Scenar
         claims = {
             name: (first in yes, second in yes) for name, (yes, no) in truths.items() if {first, second} <= {*yes, *no}
         }
-        scores = _score(fragments, rng, (levels.index(first), levels.index(second))) if rng.random() < 0.45 else ()
-        yield Scenario((texts[0], texts[1]), claims, slots, scores=scores)
+        asked = _rate(fragments, rng, (levels.index(first), levels.index(second)))
+        is_score, is_choice = rng.random() < 0.45, rng.random() < 0.25
+        choices = (Choice(*asked),) if is_choice else ()
+        scores = (Score(*asked),) if is_score and not is_choice else ()
+        yield Scenario((texts[0], texts[1]), claims, slots, choices, scores)
 
 
-def _score(fragments: Fragments, rng: Random, answers: tuple[int, int]) -> tuple[Score, ...]:
-    names = [name.strip() for name in rng.choice(fragments.words("levels")).split("|")]
-    return (Score(rng.choice(fragments.words("score question")), names, answers),)
+def _rate(fragments: Fragments, rng: Random, levels: tuple[int, int]) -> tuple[str, list[str], tuple[int, int]]:
+    """(question, names, answers). A name given twice joins two levels into one."""
+    of_level = [name.strip() for name in rng.choice(fragments.words("levels")).split("|")]
+    names = list(dict.fromkeys(of_level))
+    first, second = (names.index(of_level[level]) for level in levels)
+    return rng.choice(fragments.words("score question")), names, (first, second)
 
 
 def _truth(line: str) -> tuple[list[int], list[int]]:

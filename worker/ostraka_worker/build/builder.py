@@ -5,10 +5,10 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ostraka_shared.errors import ConfigError, ModelDamaged, ModelMissing, SourceRefused
 from ostraka_shared.model_folder import (
-    DEFAULT_CUE,
     SPEC_FILE,
     TOKENIZER_FILE,
     ModelFolder,
@@ -32,17 +32,16 @@ from ostraka_worker.build.workspace import exclusive, full_disk_named, publish, 
 MEASURED_FILE = "check.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """How a model is asked for its answer: the texts of the "no" and the "yes" token, and what stands before them."""
+class Form(NamedTuple):
+    """The texts of the "no" and the "yes" token."""
 
     no: str
     yes: str
-    cue: str = DEFAULT_CUE
 
 
-# The first is what a checkpoint tuned for decisions was tuned on; the other is for those that never saw one.
-FORMS = {"evidence": Form("0", "1"), "yes-no": Form(" No", " Yes", "\nAnswer Yes or No.\nAnswer:")}
+# The first is what a checkpoint tuned for decisions was tuned on, the other for those that never saw one. Of what the
+# embedded model would say next, " No" and " Yes" are 44 %, 0 and 1 nothing; to ask for them in words made it 35 %.
+FORMS = {"evidence": Form("0", "1"), "yes-no": Form(" No", " Yes")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ def _already_built(order: Order) -> ModelFolder | None:
     except (ModelMissing, ModelDamaged):
         return None
     spec = built.spec
-    form = Form(spec.contract.no, spec.contract.yes, spec.contract.cue)
+    form = Form(spec.contract.no, spec.contract.yes)
     has = (spec.name, spec.precision, form, spec.source, spec.builder_version)
     wanted = (order.name, order.precision, order.form, order.source, BUILDER_VERSION)
     return built if has == wanted else None
@@ -133,11 +132,11 @@ def _write(order: Order, source: Path, folder: Path, progress: Progress) -> None
     checkpoint = read_checkpoint(source, progress)
     tokenizer = build_tokenizer(checkpoint.vocabulary)
     form = order.form
-    contract = PromptContract(checkpoint.vocabulary.bos, form.no, form.yes, form.cue)
+    contract = PromptContract(checkpoint.vocabulary.bos, *form)
     ids = (single_token(tokenizer, form.no), single_token(tokenizer, form.yes))
     write_graph(checkpoint, ids, order.precision, folder, progress)
     (folder / TOKENIZER_FILE).write_text(tokenizer.to_str(), encoding="utf-8")
-    measured = check_graph(folder, checkpoint, tokenizer, contract, ids, progress)
+    measured = check_graph(folder, checkpoint, tokenizer, ids, progress)
     refuse_above(measured, BOUNDS[order.precision])
     (folder / SPEC_FILE).write_text(_spec(order, checkpoint.config, contract, ids).to_json(), encoding="utf-8")
     write_sums(folder)

@@ -55,10 +55,13 @@ class Form:
     rope_base: float = 10000.0
     epsilon: float = 1e-5
     context: int = 512
+    vocabulary: int = 0
 
     @property
     def pieces(self) -> list[str]:
-        return [*self.specials, *sorted(ByteLevel.alphabet()), *(left + right for left, right in MERGES)]
+        """Filled up to `vocabulary` with what no text has."""
+        pieces = [*self.specials, *sorted(ByteLevel.alphabet()), *(left + right for left, right in MERGES)]
+        return pieces + [f"[PAD{number}]" for number in range(len(pieces), self.vocabulary)]
 
 
 CHAT = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -89,10 +92,10 @@ def as_bfloat16(values: np.ndarray) -> np.ndarray:
     return (np.ascontiguousarray(values, np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
 
 
-def random_tensors(form: Form, seed: int = 7) -> Tensors:
+def random_tensors(form: Form, seed: int = 7, spread: float = 0.25) -> Tensors:
     random = np.random.default_rng(seed)
     return {
-        name: as_bfloat16(random.normal(1.0 if "norm" in name else 0.0, 0.25, shape))
+        name: as_bfloat16(random.normal(1.0 if "norm" in name else 0.0, spread, shape))
         for name, shape in shapes(form).items()
     }
 
@@ -251,15 +254,14 @@ def write_safetensors(path: Path, tensors: Tensors, dtype: str = "F32") -> None:
         "BF16": lambda t: (np.ascontiguousarray(t, np.float32).view("<u4") >> 16).astype("<u2").tobytes(),
     }[dtype]
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    content = b""
+    contents, end = [], 0
     for name, tensor in tensors.items():
-        raw = to_bytes(tensor)
-        offsets = [len(content), len(content) + len(raw)]
-        header[name] = {"dtype": dtype, "shape": list(tensor.shape), "data_offsets": offsets}
-        content += raw
+        contents.append(to_bytes(tensor))
+        start, end = end, end + len(contents[-1])
+        header[name] = {"dtype": dtype, "shape": list(tensor.shape), "data_offsets": [start, end]}
     head = json.dumps(header).encode()
     head += b" " * (-len(head) % 8)
-    path.write_bytes(len(head).to_bytes(8, "little") + head + content)
+    path.write_bytes(len(head).to_bytes(8, "little") + head + b"".join(contents))
 
 
 def tokenizer(form: Form) -> Tokenizer:

@@ -47,7 +47,7 @@ def test_build_from_a_folder_that_is_asked_for_yes_or_no(tmp_path: Path, capsys:
     assert call("build", source, "--form", "yes-no", "--cache-dir", tmp_path) == 0
     folder = open_folder(tmp_path / "models" / "tiny.qwen3-0.1b-fp32")
     assert capsys.readouterr().out == f"{folder.path}\n"
-    assert folder.spec.contract == PromptContract("", " No", " Yes", "\nAnswer Yes or No.\nAnswer:")
+    assert folder.spec.contract == PromptContract("", " No", " Yes")
     assert (folder.spec.architecture, folder.spec.source["folder"]) == ("qwen3", "Tiny.Qwen3-0.1B")
     assert folder.spec.answer_token_ids == (form.pieces.index("ĠNo"), form.pieces.index("ĠYes"))
     assert call("verify", folder.path) == 0
