@@ -76,6 +76,7 @@ class ServeConfig:
     batch_tokens: int = option(DEFAULT_BATCH_TOKENS, "most tokens a worker reads together in one batch")
     cache: StateCacheConfig = group(StateCacheConfig)
     queue_tokens: int = option(DEFAULT_QUEUE_TOKENS, "most tokens waiting for a worker; more is refused with 529")
+    answer_cache_bytes: int = option(0, "bytes of answers kept, so as not to work them out again; 0 keeps none")
     deadline_ms: int = option(DEFAULT_DEADLINE_MS, "how long a request may take, unless its x-deadline-ms differs")
     grace_s: float = option(25.0, "how long a drain may take before what is left is killed, in seconds")
     http: HttpConfig = group(HttpConfig)
@@ -89,7 +90,7 @@ class ServeConfig:
         # Said now, and not by a child after the model was built.
         check_at_least(1, self, "batch_tokens", "queue_tokens", "deadline_ms")
         check_deadline(self.deadline_ms)
-        check_at_least(0, self, "grace_s")
+        check_at_least(0, self, "grace_s", "answer_cache_bytes")
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -191,6 +192,7 @@ def build_supervisor(
         cluster_id=cluster_id,
         deadline_ms=config.deadline_ms,
         queue_tokens=config.queue_tokens,
+        answer_cache_bytes=config.answer_cache_bytes,
         grace_s=config.grace_s * GATEWAY_GRACE_SHARE,
         http=config.http,
         log_format=config.log_format,

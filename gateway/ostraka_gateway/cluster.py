@@ -4,6 +4,7 @@ import asyncio
 
 import structlog
 
+from ostraka_gateway.answer_cache import AnswerCache
 from ostraka_gateway.dispatcher import Dispatcher
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.process_watch import ProcessWatch
@@ -32,13 +33,16 @@ JUDGE_PER_HEARTBEAT = 4
 class Cluster:
     """Lives on one event loop: `start`, then `dispatcher.ask` as often as wanted, then `stop`."""
 
-    def __init__(self, roster: Roster, metrics: Metrics, heartbeat_ms: int, queue_tokens: int) -> None:
+    def __init__(
+        self, roster: Roster, metrics: Metrics, heartbeat_ms: int, queue_tokens: int, answer_cache_bytes: int = 0
+    ) -> None:
         self.roster = roster
         self.metrics = metrics
         self._heartbeat_ms = heartbeat_ms
         self._socket = WorkerSocket(self._on_message, self._on_garbage)
         self._watch = ProcessWatch()
         self.dispatcher = Dispatcher(roster, metrics, self._socket.send, self._on_unreachable, queue_tokens)
+        self.dispatcher.answers = AnswerCache(answer_cache_bytes)
         metrics.watch(roster, lambda: (self.dispatcher.queued_requests, self.dispatcher.queued_tokens))
         self._judge_timer: asyncio.TimerHandle | None = None
         self._judge_due = 0.0

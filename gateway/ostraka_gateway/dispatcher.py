@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from ostraka_gateway.admission import Demand, Load, admit
+from ostraka_gateway.answer_cache import AnswerCache, Question
 from ostraka_gateway.in_flight import InFlight
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.parts import Done, Instruction, Late, Redispatched, Request, Send, Withdraw
@@ -25,9 +26,6 @@ FRAME_BYTES_A_SUFFIX = 5
 """What MessagePack adds: to a frame at most, and to each byte string."""
 REPLACEMENT_S = 10.0
 """How long after a worker's end its replacement is still expected: start, load, warm-up."""
-
-Question = tuple[bytes, tuple[bytes, ...], int]
-"""What is asked, to the last bit: prefix, suffixes, tokens of the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +54,7 @@ class Dispatcher:
         self._on_unreachable = on_unreachable
         self._queue_limit_tokens = queue_tokens
         self._table = InFlight(roster)
+        self.answers = AnswerCache(0)
         self._asked: dict[Question, Request] = {}
         self._waiters: dict[str, asyncio.Future[None]] = {}
 
@@ -87,6 +86,9 @@ class Dispatcher:
         asked_at = loop.time()
         if deadline <= asked_at:
             raise errors.DeadlineExceeded("the deadline passed before the request could be sent", self._retry_s())
+        if (known := self.answers.find(self._roster.fingerprint, question)) is not None:
+            self._metrics.cached.inc()
+            return Reply(known, 0.0, 0.0)
         request = self._join(question, deadline) or self._begin(request_id, question, added, deadline)
         answered: asyncio.Future[None] = loop.create_future()
         request.waiters[request_id] = self._waiters[request_id] = answered
@@ -195,6 +197,9 @@ class Dispatcher:
     def _end(self, request: Request) -> None:
         if isinstance(request.outcome, errors.PoisonedRequest):
             log.error("poisoned_request", request=request.request_id, tokens=request.tokens)
+        if isinstance(request.outcome, tuple):
+            question = (request.prefix, request.suffixes, request.state_tokens)
+            self.answers.keep(self._roster.fingerprint, question, request.outcome)
         for request_id in request.waiters:
             if not (answered := self._waiters[request_id]).done():
                 answered.set_result(None)

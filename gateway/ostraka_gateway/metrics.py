@@ -46,6 +46,9 @@ class Metrics:
             "Requests that waited for the answer to an identical one",
             registry=self._registry,
         )
+        self.cached = Counter(
+            "ostraka_cached_answers", "Requests answered from the answer cache", registry=self._registry
+        )
         self.dropped_frames = Counter(
             "ostraka_dropped_frames",
             "Frames that were no message of a known worker",

@@ -150,7 +150,7 @@ class Roster:
 
     def __init__(self, cluster_id: str, fingerprint: str, heartbeat_s: float, now: float) -> None:
         self._cluster_id = cluster_id
-        self._fingerprint = fingerprint
+        self.fingerprint = fingerprint
         self._heartbeat_s = heartbeat_s
         self._workers: dict[bytes, Worker] = {}
         self._last_incarnation: dict[str, int] = {}
@@ -171,8 +171,8 @@ class Roster:
         """Why this worker must not join: said to it, for its log."""
         if hello.cluster_id != self._cluster_id:
             return Refused("wrong_cluster", f"this gateway serves cluster {self._cluster_id!r}")
-        if hello.fingerprint != self._fingerprint:
-            return Refused("wrong_model", f"this gateway serves the model with fingerprint {self._fingerprint}")
+        if hello.fingerprint != self.fingerprint:
+            return Refused("wrong_model", f"this gateway serves the model with fingerprint {self.fingerprint}")
         if hello.incarnation < self._last_incarnation.get(hello.worker_id, 0):
             return Refused("stale_incarnation", f"a newer {hello.worker_id} has been here")
         return None

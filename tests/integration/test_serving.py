@@ -179,3 +179,10 @@ def test_only_the_listening_socket_is_on_the_network(cluster: Cluster) -> None:
             assert connection.laddr.ip == "127.0.0.1"
     run_dir = next(e for e in cluster.process.args if e.startswith("--run-dir=")).partition("=")[2]
     assert Path(run_dir).stat().st_mode & 0o777 == 0o700
+
+
+def test_answers_are_kept_where_told_to(fake_model) -> None:
+    with running(fake_model.path, "--workers=1", "--answer-cache-bytes=100000") as cluster:
+        bodies = {cluster.decide("the same").content for _ in range(3)}
+        assert len(bodies) == 1
+        assert cluster.metric("ostraka_cached_answers_total") == 2

@@ -45,6 +45,7 @@ def test_children_get_what_the_supervisor_was_told(fake_model, tmp_path):
         port=0,
         batch_tokens=128,
         queue_tokens=5000,
+        answer_cache_bytes=70_000,
         deadline_ms=1234,
         grace_s=3.0,
         processes=WorkersConfig(idle_call_s=7.5),
@@ -52,7 +53,7 @@ def test_children_get_what_the_supervisor_was_told(fake_model, tmp_path):
         log_level="debug",
     )
     _, gateway, workers = children(config, fake_model, tmp_path)
-    assert (gateway.queue_tokens, gateway.deadline_ms) == (5000, 1234)
+    assert (gateway.queue_tokens, gateway.deadline_ms, gateway.answer_cache_bytes) == (5000, 1234, 70_000)
     assert gateway.grace_s <= 3.0
     assert gateway.workers_at == f"ipc://{tmp_path}/workers.sock"
     assert gateway.http == config.http
@@ -137,6 +138,7 @@ def test_where_it_listens_and_where_it_is_reached(fake_model, tmp_path, host, re
         "--port=65536",
         "--batch-tokens=0",
         "--queue-tokens=0",
+        "--answer-cache-bytes=-1",
         "--deadline-ms=0",
         "--grace-s=-1",
         "--grace-s=nan",

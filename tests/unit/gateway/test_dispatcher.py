@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from structlog.testing import capture_logs
 
 from ostraka_gateway import cluster as cluster_module
+from ostraka_gateway.answer_cache import AnswerCache
 from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.dispatcher import Dispatcher, Reply
 from ostraka_gateway.metrics import Metrics
@@ -755,6 +756,27 @@ def test_identical_requests_share_one_execution(world):
     assert world.sent_to(worker) == [("a", 1), ("c", 1)], "what is answered is asked anew"
 
 
+def test_a_kept_answer_is_given_without_a_worker(world):
+    worker = world.join("w0")
+    world.dispatcher.answers = AnswerCache(10_000)
+    world.ask("a")
+    world.answer(worker, "a", p_yes=(0.75,))
+    world.call(world.lose, worker)
+    again = ask_the_same(world, "b", "a")
+    assert again.result() == Reply((0.75,), 0.0, 0.0)
+    assert world.metrics.cached._value.get() == 1
+    assert world.is_empty()
+
+
+def test_a_failure_is_not_kept(world):
+    worker = world.join("w0")
+    world.dispatcher.answers = AnswerCache(10_000)
+    world.ask("a")
+    world.fail(worker, "a")
+    ask_the_same(world, "b", "a")
+    assert world.sent_to(worker) == [("a", 1), ("b", 1)]
+
+
 def test_a_shared_execution_lives_as_long_as_one_waits(world):
     worker = world.join("w0")
     first, second = world.ask("a"), ask_the_same(world, "b", "a")
@@ -1026,6 +1048,8 @@ class ClusterMachine(RuleBasedStateMachine):
 
     def begin_a_call(self, process):
         for work in [each for each in process.queue if (each.request_id, each.attempt) in process.cancelled]:
+            if work not in process.queue:
+                continue  # refused meanwhile, by a gateway that does not know it any more
             process.queue.remove(work)
             self.call(self.say, process, Failed(work.request_id, work.attempt, "cancelled", "why"))
         size = self.random.randint(1, 4)

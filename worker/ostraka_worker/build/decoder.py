@@ -3,7 +3,8 @@
 It knows neither files nor ONNX. What the three architectures differ in is said here and nowhere else.
 """
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -79,6 +80,13 @@ class Config:
         return self.architecture in HAS_HEAD_NORMS
 
 
+class PiecewiseTensors(Mapping[str, Tensor]):
+    """Tensors that can be read a run of rows at a time."""
+
+    @abstractmethod
+    def pieces(self, name: str) -> Iterator[Tensor]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """Tensors are [out, in], rotary halves in the order of Hugging Face (first half, second half).
@@ -103,14 +111,31 @@ class Checkpoint:
             return None
         return np.concatenate([self.tensors[f"blk.{index}.{name}.bias"] for name in names])
 
-    @property
-    def embedding(self) -> Tensor:
-        return self.tensors[EMBEDDING]
+    def embedding_pieces(self) -> Iterator[Tensor]:
+        """All its rows, a run at a time: whole, it is larger than all else that a build holds."""
+        return in_pieces(self.tensors, EMBEDDING)
+
+    def embedding_rows(self, token_ids: Sequence[int] | npt.NDArray[np.integer]) -> Tensor:
+        return self._rows(EMBEDDING, token_ids)
 
     def head_rows(self, token_ids: Sequence[int]) -> Tensor:
         """The rows that turn the last state into logits: the embedding's own where the checkpoint ties them."""
-        name = HEAD if HEAD in self.tensors else EMBEDDING
-        return self.tensors[name][list(token_ids)]
+        return self._rows(HEAD if HEAD in self.tensors else EMBEDDING, token_ids)
+
+    def _rows(self, name: str, token_ids: Sequence[int] | npt.NDArray[np.integer]) -> Tensor:
+        ids = np.asarray(token_ids, np.int64)
+        rows = np.empty((len(ids), self.config.hidden), np.float32)
+        first = 0
+        for piece in in_pieces(self.tensors, name):
+            here = (ids >= first) & (ids < first + len(piece))
+            rows[here] = piece[ids[here] - first]
+            first += len(piece)
+        return rows
+
+
+def in_pieces(tensors: Mapping[str, Tensor], name: str) -> Iterator[Tensor]:
+    """Runs of a tensor's rows, in order: the whole of it where `tensors` has no better way."""
+    return tensors.pieces(name) if isinstance(tensors, PiecewiseTensors) else iter([tensors[name]])
 
 
 def expected_shapes(config: Config) -> dict[str, Shape]:

@@ -109,7 +109,7 @@ class _DecoderWriter:
         """Returns each layer's attention."""
         op, config = self._nodes.op, self._config
         layers: list[Attention] = []
-        residual = op("Gather", self._nodes.weight("embedding", self._checkpoint.embedding), "token_ids")
+        residual = op("Gather", self._embedding(), "token_ids")
         normed = self._first_norm(residual)
         for index in range(config.layers):
             layers.append(self._attention(index, normed))
@@ -121,6 +121,10 @@ class _DecoderWriter:
             progress.advance()
         self._answers(normed, answer_token_ids)
         return layers
+
+    def _embedding(self) -> str:
+        shape = (self._config.vocabulary_size, self._config.hidden)
+        return self._nodes.weight_in_pieces("embedding", shape, self._checkpoint.embedding_pieces())
 
     def _first_norm(self, x: str) -> str:
         gain = self._gain("norm_0", self._checkpoint.layer(0, "attn_norm"))

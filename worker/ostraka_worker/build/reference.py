@@ -24,7 +24,7 @@ def reference_logits(
     ends = np.cumsum([len(ids) for ids in prompts])
     spans = [slice(start, end) for start, end in itertools.pairwise([0, *ends.tolist()])]
     turns = _turns(config, max(len(ids) for ids in prompts))
-    x = checkpoint.embedding[np.concatenate(prompts)]
+    x = checkpoint.embedding_rows(np.concatenate(prompts))
     for index in range(config.layers):
         normed = _norm(x, checkpoint.layer(index, "attn_norm"), config)
         x = x + _attention(checkpoint, index, normed, spans, turns)

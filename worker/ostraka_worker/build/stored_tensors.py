@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from ostraka_shared.errors import SourceRefused, UnknownArchitecture
-from ostraka_worker.build.decoder import HEAD, Config, Shape, Tensor, expected_shapes
+from ostraka_worker.build.decoder import HEAD, Config, PiecewiseTensors, Shape, Tensor, expected_shapes
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -26,22 +27,29 @@ class StoredTensor:
     row_bytes: int
     widen: Callable[[Bytes], Tensor]
 
-    def read(self) -> Tensor:
-        values = np.empty(self.shape, np.float32)
-        rows = values.reshape(-1, self.shape[-1])
+    def pieces(self) -> Iterator[Tensor]:
+        """Runs of its rows, in order, [rows, values of a row]."""
+        count = prod(self.shape[:-1])
         step = max(1, PIECE_VALUES // self.shape[-1])
         with self.path.open("rb") as file:
             file.seek(self.offset)
-            for first in range(0, len(rows), step):
-                piece = rows[first : first + step]
-                raw = np.frombuffer(file.read(len(piece) * self.row_bytes), np.uint8)
-                if len(raw) != len(piece) * self.row_bytes:
+            for first in range(0, count, step):
+                rows = min(step, count - first)
+                raw = np.frombuffer(file.read(rows * self.row_bytes), np.uint8)
+                if len(raw) != rows * self.row_bytes:
                     raise SourceRefused(f"{self.path} became shorter while it was read: fetch it again")
-                piece[:] = self.widen(raw.reshape(len(piece), self.row_bytes)).reshape(piece.shape)
+                yield self.widen(raw.reshape(rows, self.row_bytes)).reshape(rows, self.shape[-1])
+
+    def read(self) -> Tensor:
+        values = np.empty(self.shape, np.float32)
+        rows, first = values.reshape(-1, self.shape[-1]), 0
+        for piece in self.pieces():
+            rows[first : first + len(piece)] = piece
+            first += len(piece)
         return values
 
 
-class StoredTensors(Mapping[str, Tensor]):
+class StoredTensors(PiecewiseTensors):
     """`turned` puts a tensor's rows into the order that Checkpoint promises."""
 
     def __init__(self, stored: Mapping[str, StoredTensor], turned: Callable[[str, Tensor], Tensor]) -> None:
@@ -51,12 +59,15 @@ class StoredTensors(Mapping[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor:
         stored = self._stored[name]
         tensor = stored.read()
-        # One sum, not one bit a value: no float32 can overflow a float64, and nothing hides an infinity from it.
-        with np.errstate(invalid="ignore"):
-            is_finite = np.isfinite(np.sum(tensor, dtype=np.float64))
-        if not is_finite:
-            raise SourceRefused(f"{stored.path} holds values in {name} that are no numbers: fetch it again")
+        _refuse_no_numbers(tensor, name, stored.path)
         return self._turned(name, tensor)
+
+    def pieces(self, name: str) -> Iterator[Tensor]:
+        """For a tensor whose rows are in order as they lie."""
+        stored = self._stored[name]
+        for piece in stored.pieces():
+            _refuse_no_numbers(piece, name, stored.path)
+            yield piece
 
     def __contains__(self, name: object) -> bool:
         return name in self._stored  # the inherited one reads the tensor to see
@@ -66,6 +77,14 @@ class StoredTensors(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._stored)
+
+
+def _refuse_no_numbers(tensor: Tensor, name: str, path: Path) -> None:
+    # One sum, not one bit a value: no float32 can overflow a float64, and nothing hides an infinity from it.
+    with np.errstate(invalid="ignore"):
+        is_finite = np.isfinite(np.sum(tensor, dtype=np.float64))
+    if not is_finite:
+        raise SourceRefused(f"{path} holds values in {name} that are no numbers: fetch it again")
 
 
 def refuse_unexpected(

@@ -7,6 +7,7 @@ import pytest
 
 from ostraka_shared.errors import SourceRefused, UnknownArchitecture
 from ostraka_worker.build.checkpoint import read_checkpoint
+from ostraka_worker.build.decoder import EMBEDDING
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.build.tokenizer import BpeVocabulary, build_tokenizer
 from tests.unit.worker.build.forms import random_tensors, write_gguf
@@ -19,7 +20,7 @@ def test_config_vocabulary_and_tied_head(tiny_gguf: Path) -> None:
     assert (config.layers, config.heads, config.kv_heads, config.head_dims) == (2, 4, 2, 16)
     assert (config.rope_base, config.context_tokens) == (10000.0, 512)
     assert checkpoint.vocabulary.bos == "<|im_start|>"
-    np.testing.assert_array_equal(checkpoint.head_rows([7, 3]), checkpoint.embedding[[7, 3]])
+    np.testing.assert_array_equal(checkpoint.head_rows([7, 3]), checkpoint.tensors[EMBEDDING][[7, 3]])
 
 
 def test_rotated_pairs_come_apart_into_halves(tiny_gguf: Path) -> None:

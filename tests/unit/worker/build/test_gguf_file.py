@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ostraka_shared.errors import ModelError, SourceRefused, UnknownArchitecture
 from ostraka_worker.build import stored_tensors
 from ostraka_worker.build.checkpoint import read_checkpoint
-from ostraka_worker.build.decoder import Checkpoint
+from ostraka_worker.build.decoder import EMBEDDING, Checkpoint
 from ostraka_worker.build.gguf_header import read_header
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.build.tokenizer import build_tokenizer
@@ -71,7 +71,7 @@ def test_unpacked_weights_are_read_as_they_are(tmp_path: Path, name: str, kind: 
     if kind == Kind.F16:
         tensors = {name: tensor.astype(np.float16).astype(np.float32) for name, tensor in tensors.items()}
     checkpoint = read(write_gguf(tmp_path / "x.gguf", form, tensors, kind))
-    np.testing.assert_array_equal(checkpoint.embedding, tensors["model.embed_tokens.weight"])
+    np.testing.assert_array_equal(checkpoint.tensors[EMBEDDING], tensors["model.embed_tokens.weight"])
     np.testing.assert_array_equal(checkpoint.layer(1, "attn_q"), tensors["model.layers.1.self_attn.q_proj.weight"])
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ostraka_shared.errors import ModelError, SourceRefused, UnknownArchitecture
+from ostraka_worker.build import stored_tensors
 from ostraka_worker.build.checkpoint import read_checkpoint
 from ostraka_worker.build.decoder import Checkpoint
 from ostraka_worker.build.progress import Silent
@@ -276,6 +277,23 @@ def test_weights_that_are_no_numbers_are_refused_when_they_are_read(tmp_path: Pa
     checkpoint = read(folder)
     with pytest.raises(SourceRefused, match=r"blk\.1\.ffn_up\.weight that are no numbers"):
         checkpoint.layer(1, "ffn_up")
+
+
+def test_the_embedding_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_tensors, "PIECE_VALUES", 100 * SMALL.hidden)
+    folder = written(tmp_path)
+    checkpoint, embedding = read(folder), random_tensors(SMALL)["model.embed_tokens.weight"]
+    assert [len(piece) for piece in checkpoint.embedding_pieces()] == [100, 100, len(embedding) - 200]
+    ids = [0, 268, 99, 100, 5, 5]
+    np.testing.assert_array_equal(checkpoint.embedding_rows(ids), embedding[ids])
+    np.testing.assert_array_equal(checkpoint.head_rows(ids), embedding[ids])
+    whole = Checkpoint(checkpoint.config, checkpoint.vocabulary, dict(checkpoint.tensors))
+    np.testing.assert_array_equal(whole.embedding_rows(ids), embedding[ids])
+    damaged = random_tensors(SMALL)
+    damaged["model.embed_tokens.weight"][250, 3] = np.nan
+    write_safetensors(folder / "model.safetensors", damaged)
+    with pytest.raises(SourceRefused, match=r"token_embd\.weight that are no numbers"):
+        read(folder).embedding_rows([0])
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path: Path) -> None:
