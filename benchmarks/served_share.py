@@ -83,7 +83,7 @@ def serve_bare(pipe: Connection, path: str, works: list[Work], core: int) -> Non
         for work in works:
             batcher.add(Waiting.take(work, 0.0))
         begun = time.perf_counter()
-        while batch := batcher.next_batch():
+        while batch := batcher.next_batch() or batcher.next_long():
             run = BatchRun([waiting.work for waiting in batch], DEFAULT_BATCH_TOKENS)
             for call in run.calls:
                 run.run(engine, call)

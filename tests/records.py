@@ -9,6 +9,7 @@ from ostraka_shared import codec
 from ostraka_shared.messages import (
     Beat,
     Bye,
+    Cancel,
     Drain,
     Failed,
     Hello,
@@ -46,6 +47,7 @@ GOLDEN: dict[str, Message] = {
     "started": Started(request_ids=("req_0123456789abcdef01234567", "req_1"), tokens=256),
     "result": Result("req_0123456789abcdef01234567", 2, (0.0, 0.1, 0.5, 1.0, 5e-324), 12.25, 230.5),
     "failed": Failed("req_1", 1, "engine_failed", "the model call failed (RuntimeError)"),
+    "cancel": Cancel("req_0123456789abcdef01234567", 2),
     "beat": Beat(
         queued_requests=1,
         queued_tokens=200,

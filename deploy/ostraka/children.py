@@ -1,6 +1,5 @@
 """Starts child processes that cannot outlive this one, and knows what became of them."""
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -8,16 +7,15 @@ import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import structlog
 
 from ostraka.restarts import RestartPolicy
 from ostraka.signals import TAKEN
+from ostraka_shared.process_control import die_with_parent
 
 log = structlog.get_logger()
-
-_PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
-_libc = ctypes.CDLL(None, use_errno=True)
 
 CHILD_ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",  # numpy would start one thread a core, in each process
@@ -27,9 +25,33 @@ CHILD_ENVIRONMENT = {
 }
 
 
+class ForkFailed(Exception):
+    """No process came of a fork that was asked for."""
+
+
+class Process(Protocol):
+    """What is needed of `subprocess.Popen`."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+
+    def wait(self) -> int: ...
+
+    def send_signal(self, number: signal.Signals) -> None: ...
+
+
+Fork = Callable[[Sequence[str]], Process | None]
+"""Of a program's arguments; None where it cannot even be asked for."""
+
+
 @dataclass(slots=True, eq=False)
 class Child:
-    """`command(incarnation)` is its argument list after the interpreter. `withheld`: variables it does not inherit."""
+    """`command(incarnation)` is its argument list after the interpreter. `withheld`: variables it does not inherit.
+
+    `fork_from`, where there is one, makes it of a process that has the program and its model in memory; where that
+    fails, it is started as any other.
+    """
 
     name: str
     command: Callable[[int], Sequence[str]]
@@ -37,7 +59,9 @@ class Child:
     pass_fds: tuple[int, ...] = ()
     withheld: Collection[str] = ()
     incarnation: int = 0
-    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    fork_from: Fork | None = field(default=None, repr=False)
+    process: Process | None = field(default=None, repr=False)
+    has_fork_failed: bool = False
     started: float = 0.0
     restart_at: float | None = None
     is_given_up: bool = False
@@ -50,6 +74,12 @@ class Child:
         self.incarnation += 1
         self.started = time.monotonic()
         self.restart_at = None
+        if self.fork_from and not self.has_fork_failed:
+            self.process = self.fork_from(self.command(self.incarnation)[2:])  # less -m and the module's name
+            if self.process:
+                return
+            self._say_not_forked("no process that has loaded the model is running")
+        self.has_fork_failed = False
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN)  # until it has handlers of its own: ours would tell us
         try:
             self.process = self._popen()
@@ -68,10 +98,18 @@ class Child:
 
     def reap(self) -> int | None:
         """The exit status of a process that has ended (negative for a signal), once; else None."""
-        if self.process is None or (code := self.process.poll()) is None:
+        try:
+            if self.process is None or (code := self.process.poll()) is None:
+                return None
+        except ForkFailed as bad:
+            self._say_not_forked(str(bad))
+            self.process, self.has_fork_failed, self.restart_at = None, True, time.monotonic()
             return None
         self.process = None
         return code
+
+    def _say_not_forked(self, reason: str) -> None:
+        log.warning("not_forked", child=self.name, reason=reason, hint="it loads the model for itself")
 
     def schedule_restart(self, *, has_been_ready: bool) -> None:
         now = time.monotonic()
@@ -93,7 +131,7 @@ def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> Callable[[
     """
 
     def hook() -> None:
-        if _libc.prctl(_PR_SET_PDEATHSIG, number) != 0:
+        if not die_with_parent(number):
             os.write(
                 2, b"ostraka: prctl(PR_SET_PDEATHSIG) fails here, and a child that may outlive us is not started\n"
             )

@@ -1,17 +1,13 @@
 """`ostraka decide`: answers a request file, or a file of one request a line, in the bytes the server would send."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
-from ostraka.answerers import Answerer, LocalModel, Server
+from ostraka.answerer_options import find_answerer, register_answerer
+from ostraka.answerers import Answerer
 from ostraka.decide_lines import decide_lines
-from ostraka.embedded_model import find_model
-from ostraka_gateway.served_model import ServedModel
 from ostraka_shared.errors import ConfigError
-from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
-from ostraka_worker.config import DEFAULT_BATCH_TOKENS
 
 LINES_SUFFIXES = (".jsonl", ".ndjson")
 
@@ -23,12 +19,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lines", action="store_true", help="one request a line, whatever the file's name")
     parser.add_argument("--output", metavar="FILE", help="a new file for the answers (default: stdout)")
     parser.add_argument("--resume", action="store_true", help="go on after the lines that --output already has")
-    parser.add_argument("--server", metavar="URL", help="ask a running server instead of loading a model")
-    parser.add_argument("--concurrency", type=int, default=16, metavar="N", help="requests in flight to the server")
-    parser.add_argument("--model", metavar="DIR", help="a model folder (default: the embedded model)")
-    parser.add_argument("--precision", choices=PRECISIONS, default=DEFAULT_PRECISION, help="of the embedded model")
-    parser.add_argument("--cache-dir", default="~/.cache/ostraka", help="where downloads and built models are kept")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="cores to use here")
+    register_answerer(parser)
 
 
 def run(values: argparse.Namespace) -> int:
@@ -40,8 +31,8 @@ def run(values: argparse.Namespace) -> int:
     if output and output.exists() and not values.resume:
         raise ConfigError(f"{output} exists: answers are never written over a file")
     if is_lines:
-        return decide_lines(values.request, output, lambda: _find_answerer(values))
-    return _decide_one(_read(values.request), output, _find_answerer(values))
+        return decide_lines(values.request, output, lambda: find_answerer(values))
+    return _decide_one(_read(values.request), output, find_answerer(values))
 
 
 def _decide_one(body: bytes, output: Path | None, answerer: Answerer) -> int:
@@ -52,16 +43,6 @@ def _decide_one(body: bytes, output: Path | None, answerer: Answerer) -> int:
         return 1
     _write(outcome.body, output)
     return 0
-
-
-def _find_answerer(values: argparse.Namespace) -> Answerer:
-    for name in ("concurrency", "threads"):
-        if getattr(values, name) < 1:
-            raise ConfigError(f"--{name} must be at least 1, not {getattr(values, name)}")
-    if values.server:
-        return Server(values.server, values.concurrency, os.environ.get("JEV_API_KEY"))
-    folder = find_model(values.model, values.cache_dir, values.precision)
-    return LocalModel(ServedModel(folder), values.threads, DEFAULT_BATCH_TOKENS)
 
 
 def _read(source: str) -> bytes:

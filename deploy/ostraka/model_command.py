@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from ostraka_shared.errors import ConfigError, EngineFailed, ModelError
+from ostraka_shared.errors import ConfigError, EngineFailed, ModelDamaged, ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
-from ostraka_worker.build.builder import DEFAULT_ANSWERS, build_embedded, build_file
-from ostraka_worker.build.catalog import DEFAULT_PRECISION, EMBEDDED_NAME, PRECISIONS, model_path
+from ostraka_worker.build.builder import FORMS, Form, build_embedded, build_source
+from ostraka_worker.build.catalog import DEFAULT_PRECISION, EMBEDDED_ANSWERS, EMBEDDED_NAME, PRECISIONS, model_path
 from ostraka_worker.build.progress import for_stderr
 from ostraka_worker.engine import Line
 from ostraka_worker.onnx_engine import OnnxEngine
@@ -42,12 +42,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _register_build(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", nargs="?", type=Path, metavar="SOURCE.gguf", help="a SmolLM2-family GGUF")
+    parser.add_argument(
+        "source",
+        nargs="?",
+        type=Path,
+        metavar="SOURCE",
+        help="a GGUF file, or a folder with config.json and safetensors",
+    )
     parser.add_argument("--precision", choices=PRECISIONS, default=DEFAULT_PRECISION, help="default: %(default)s")
     parser.add_argument("--name", type=_name, help="default: the source's file name")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: models/NAME-PRECISION in the cache")
     parser.add_argument(
-        "--answers", nargs=2, metavar=("NO", "YES"), help="the two single tokens a SOURCE answers with; default: 0 1"
+        "--form",
+        choices=FORMS,
+        default=next(iter(FORMS)),
+        help="evidence: SOURCE was tuned to decide, and answers 0 or 1; yes-no: it was not; default: %(default)s",
+    )
+    parser.add_argument(
+        "--answers",
+        nargs=2,
+        metavar=("NO", "YES"),
+        help="the two single tokens SOURCE answers with; default: the form's",
     )
     _add_cache_dir(parser)
 
@@ -60,14 +75,14 @@ def _add_cache_dir(parser: argparse.ArgumentParser) -> None:
 
 def _build(args: argparse.Namespace) -> int:
     cache_dir: Path = args.cache_dir.expanduser()
-    name: str = args.name or (_name(args.source.stem) if args.source else EMBEDDED_NAME)
+    name: str = args.name or (_source_name(args.source) if args.source else EMBEDDED_NAME)
     target: Path = args.output or model_path(cache_dir, name, args.precision)
     progress = for_stderr()
     if args.source:
-        no, yes = args.answers or DEFAULT_ANSWERS
-        folder = build_file(args.source, target, name, args.precision, (no, yes), progress)
-    elif args.answers:
-        raise ConfigError("--answers needs a SOURCE: the embedded model's answers are fixed")
+        form = Form(*args.answers) if args.answers else FORMS[args.form]
+        folder = build_source(args.source, target, name, args.precision, form, progress)
+    elif args.answers or FORMS[args.form] != Form(*EMBEDDED_ANSWERS):
+        raise ConfigError("--form and --answers need a SOURCE: how the embedded model is asked is fixed")
     else:
         folder = build_embedded(cache_dir, target, args.precision, progress, name)
     print(folder.path)
@@ -111,13 +126,21 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _probe(folder: ModelFolder) -> np.ndarray:
-    tokenizer = Tokenizer.from_file(str(folder.tokenizer))
+    try:
+        tokenizer = Tokenizer.from_file(str(folder.tokenizer))
+    except Exception as bad:  # the package raises bare Exception
+        raise ModelDamaged(f"{folder.tokenizer} is not a tokenizer ({bad}): build the model again") from bad
     ids = tokenizer.encode(folder.spec.contract.bos + PROBE, add_special_tokens=False).ids
     return OnnxEngine(folder.graph).run([Line(np.array(ids, np.uint32))])
 
 
 def _size_bytes(folder: ModelFolder) -> int:
     return sum((folder.path / name).stat().st_size for name in folder.hashes)
+
+
+def _source_name(source: Path) -> str:
+    """A folder's name may have dots of its own."""
+    return _name(source.stem if source.is_file() else source.resolve().name)
 
 
 def _name(text: str) -> str:

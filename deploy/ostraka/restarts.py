@@ -20,9 +20,11 @@ class RestartPolicy:
     quick_deaths: int = 0
 
     def next_delay_s(self, uptime_s: float, *, has_been_ready: bool) -> float | None:
-        """How long to wait before the next start; None to give the child up."""
+        """How long to wait before the next start, at first not at all; None to give the child up."""
         self.quick_deaths = 1 if uptime_s >= STABLE_S else self.quick_deaths + 1
         if not has_been_ready and self.quick_deaths >= CRASH_LIMIT_AT_START:
             return None
-        delay_s = min(FIRST_DELAY_S * 2.0 ** min(self.quick_deaths - 1, 16), MAX_DELAY_S)
+        if self.quick_deaths == 1:
+            return 0.0  # one death is no loop, and a forked worker is back sooner than any delay ends
+        delay_s = min(FIRST_DELAY_S * 2.0 ** min(self.quick_deaths - 2, 16), MAX_DELAY_S)
         return delay_s * (0.5 + self.jitter() / 2)

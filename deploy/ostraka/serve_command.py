@@ -18,6 +18,7 @@ import structlog
 from ostraka.children import Child
 from ostraka.cores import CoreLayout, plan_cores, read_machine
 from ostraka.embedded_model import find_model
+from ostraka.forking import Zygote
 from ostraka.restarts import RestartPolicy
 from ostraka.signals import taken_signals
 from ostraka.supervisor import Supervisor
@@ -31,7 +32,7 @@ from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import ModelFolder, verify_folder
 from ostraka_shared.options import add_options, check_at_least, group, option, read_settings, to_flags
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
-from ostraka_worker.config import DEFAULT_BATCH_TOKENS, StateCacheConfig, WorkerConfig
+from ostraka_worker.config import DEFAULT_BATCH_TOKENS, StateCacheConfig, WorkerConfig, ZygoteConfig
 
 log = structlog.get_logger()
 
@@ -42,17 +43,28 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True)
+class WorkersConfig:
+    workers: int | None = option(None, "worker processes; by default one for each core that may be used")
+    cores_per_worker: int = option(1, "cores of each worker: more answer one request sooner, but fewer in all")
+    worker_start: str = option(
+        "fork",
+        "fork: workers share the memory of one loaded model, if each has one core; load: each loads its own",
+        choices=("fork", "load"),
+    )
+
+
+@dataclass(frozen=True)
 class ServeConfig:
     host: str = option("127.0.0.1", "address to listen on")
     port: int = option(8017, "port to listen on; 0 takes a free one")
-    workers: int | None = option(None, "worker processes; by default one for each core that may be used")
-    cores_per_worker: int = option(1, "cores of each worker: more answer one request sooner, but fewer in all")
+    processes: WorkersConfig = group(WorkersConfig)
     model: str | None = option(None, "a model folder; by default the embedded model, built when it is missing")
     precision: str = option(DEFAULT_PRECISION, "the embedded model's arithmetic", choices=PRECISIONS)
     cache_dir: str = option("~/.cache/ostraka", "where downloads and built models are kept")
     batch_tokens: int = option(DEFAULT_BATCH_TOKENS, "most tokens a worker reads together in one batch")
     cache: StateCacheConfig = group(StateCacheConfig)
     queue_tokens: int = option(DEFAULT_QUEUE_TOKENS, "most tokens waiting for a worker; more is refused with 529")
+    answer_cache_bytes: int = option(0, "bytes of answers kept, so as not to work them out again; 0 keeps none")
     deadline_ms: int = option(DEFAULT_DEADLINE_MS, "how long a request may take, unless its x-deadline-ms differs")
     grace_s: float = option(25.0, "how long a drain may take before what is left is killed, in seconds")
     http: HttpConfig = group(HttpConfig)
@@ -66,7 +78,7 @@ class ServeConfig:
         # Said now, and not by a child after the model was built.
         check_at_least(1, self, "batch_tokens", "queue_tokens", "deadline_ms")
         check_deadline(self.deadline_ms)
-        check_at_least(0, self, "grace_s")
+        check_at_least(0, self, "grace_s", "answer_cache_bytes")
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +89,9 @@ def run(values: argparse.Namespace) -> int:
     """Raises OstrakaError for whatever stands in the way."""
     configure_logs("supervisor", values.log_format, values.log_level)
     config = read_settings(ServeConfig, values)
-    layout = plan_cores(read_machine(), workers=config.workers, cores_per_worker=config.cores_per_worker)
+    layout = plan_cores(
+        read_machine(), workers=config.processes.workers, cores_per_worker=config.processes.cores_per_worker
+    )
     keys = auth.load_keys(os.environ, config.http.api_keys_file)
     if not keys.names and config.host not in LOOPBACK:
         log.warning("no_api_keys", host=config.host, hint="whoever reaches this address may use it")
@@ -166,6 +180,7 @@ def build_supervisor(
         cluster_id=cluster_id,
         deadline_ms=config.deadline_ms,
         queue_tokens=config.queue_tokens,
+        answer_cache_bytes=config.answer_cache_bytes,
         grace_s=config.grace_s * GATEWAY_GRACE_SHARE,
         http=config.http,
         log_format=config.log_format,
@@ -177,13 +192,43 @@ def build_supervisor(
         RestartPolicy(random.random),
         pass_fds=(listener.fileno(),),
     )
+    zygotes = make_zygotes(config, folder, layout)
     workers = [
         _worker_child(number, layout, config, folder, endpoint, cluster_id) for number in range(len(layout.workers))
     ]
+    for worker, node in zip(workers, layout.nodes, strict=True):
+        worker.fork_from = zygotes[node].fork if node in zygotes else None
     host, port = listener.getsockname()[:2]
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     shown = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    return Supervisor(gateway_child, workers, (reachable, port), shown, config.grace_s)
+    return Supervisor(gateway_child, workers, (reachable, port), shown, config.grace_s, list(zygotes.values()))
+
+
+def make_zygotes(config: ServeConfig, folder: ModelFolder, layout: CoreLayout) -> dict[int, Zygote]:
+    """One for each NUMA node that has workers, by the node: memory is shared where it is near.
+
+    None where workers have several threads, which a fork would lose.
+    """
+    if config.processes.worker_start == "load" or max(map(len, layout.workers)) > 1:
+        return {}
+    return {node: _make_zygote(node, config, folder, layout) for node in sorted(set(layout.nodes))}
+
+
+def _make_zygote(node: int, config: ServeConfig, folder: ModelFolder, layout: CoreLayout) -> Zygote:
+    cores = [core for at, cores in zip(layout.nodes, layout.workers, strict=True) if at == node for core in cores]
+
+    def command(_: int) -> list[str]:
+        settings = ZygoteConfig(
+            model=str(folder.path),
+            control_fd=zygote.pass_fds[0],
+            cores=tuple(cores) if layout.is_pinned else (),
+            log_format=config.log_format,
+            log_level=config.log_level,
+        )
+        return ["-m", "ostraka_worker.zygote", *to_flags(settings)]
+
+    zygote = Zygote(f"zygote {node}", command, RestartPolicy(random.random), withheld=auth.VARIABLES)
+    return zygote
 
 
 def _worker_child(

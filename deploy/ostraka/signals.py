@@ -6,7 +6,7 @@ Not `sigtimedwait`: CPython 3.11 returns uninitialised memory where EINTR meets 
 import select
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 TAKEN = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -18,10 +18,10 @@ class TakenSignals:
     def __init__(self, numbers: socket.socket) -> None:
         self._numbers = numbers
 
-    def wait(self, timeout_s: float) -> signal.Signals | None:
-        """The next one; None where none came in time."""
-        readable, _, _ = select.select([self._numbers], [], [], timeout_s)
-        return signal.Signals(self._numbers.recv(1)[0]) if readable else None
+    def wait(self, timeout_s: float, others: Sequence[socket.socket] = ()) -> signal.Signals | None:
+        """The next one; None where none came in time, or something came on one of the `others`."""
+        readable, _, _ = select.select([self._numbers, *others], [], [], timeout_s)
+        return signal.Signals(self._numbers.recv(1)[0]) if self._numbers in readable else None
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from enum import Enum, auto
 import structlog
 
 from ostraka.children import Child
+from ostraka.forking import Zygote, awaited_channels, reap_strays
 from ostraka.signals import TakenSignals
 
 log = structlog.get_logger()
@@ -39,10 +40,17 @@ class Supervisor:
     """`address` is where the gateway listens, as this machine reaches it; `url` as it is shown."""
 
     def __init__(
-        self, gateway: Child, workers: Sequence[Child], address: tuple[str, int], url: str, grace_s: float
+        self,
+        gateway: Child,
+        workers: Sequence[Child],
+        address: tuple[str, int],
+        url: str,
+        grace_s: float,
+        zygotes: Sequence[Zygote] = (),
     ) -> None:
         self._gateway = gateway
         self._workers = list(workers)
+        self._zygotes = list(zygotes)
         self._address = address
         self._url = url
         self._grace_s = grace_s
@@ -70,15 +78,18 @@ class Supervisor:
         return self._phase in (Phase.STARTING, Phase.SERVING)
 
     def _children(self) -> list[Child]:
-        return [self._gateway, *self._workers]
+        """Zygotes before their workers: one that is just being started can already be asked."""
+        return [self._gateway, *self._zygotes, *self._workers]
 
     def _turn(self, signals: TakenSignals) -> None:
-        found = signals.wait(self._wait_s())
+        found = signals.wait(self._wait_s(), awaited_channels(self._workers))
         if found and found != signal.SIGCHLD:
             self._on_stop_signal(found)
         for child in self._children():
             if (code := child.reap()) is not None:
                 self._on_exit(child, _describe_exit(code))
+        if self._zygotes:
+            reap_strays({child.process.pid for child in self._children() if child.process})
         if self._phase is Phase.DRAINING_GATEWAY and not self._gateway.is_running:
             self._drain_workers()
         self._start_due()
@@ -140,9 +151,9 @@ class Supervisor:
 
     def _drain_workers(self) -> None:
         self._phase = Phase.DRAINING_WORKERS
-        for worker in self._workers:
-            worker.restart_at = None
-            worker.send(signal.SIGTERM)
+        for child in (*self._zygotes, *self._workers):
+            child.restart_at = None
+            child.send(signal.SIGTERM)
 
     def _kill_all(self) -> None:
         for child in self._children():

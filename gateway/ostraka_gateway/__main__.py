@@ -96,7 +96,7 @@ def build_gateway(config: GatewayConfig) -> Gateway:
     roster = Roster(
         config.cluster_id, model.folder.fingerprint, config.heartbeat_ms / 1000, asyncio.get_running_loop().time()
     )
-    cluster = Cluster(roster, Metrics(), config.heartbeat_ms, config.queue_tokens)
+    cluster = Cluster(roster, Metrics(), config.heartbeat_ms, config.queue_tokens, config.answer_cache_bytes)
     return Gateway(
         model=model,
         cluster=cluster,

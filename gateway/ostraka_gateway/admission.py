@@ -1,39 +1,68 @@
-"""Whether a request may wait for a worker, or is better refused at once. Pure."""
+"""Whether a request may wait for a worker, or is better refused at once. Pure.
+
+Since the earliest deadline goes first, a request that is let in with all that waits before its own deadline makes
+nobody late: whom it overtakes has a later deadline, and all of that work is done by the earlier one.
+"""
 
 from dataclasses import dataclass
 
-from ostraka_shared.errors import NoWorkerReady, Overloaded
+from ostraka_shared.errors import DeadlineExceeded, NoWorkerReady, Overloaded
 
 RETRY_WHEN_STARTING_S = 1.0
+LEAST_RETRY_S = 0.1
 MAX_RETRY_S = 20.0
 """The official SDK gives up at once on a wait beyond its whole budget of 30 s."""
+HOPELESS = 2.0
+"""How much too long a request must be, at best, to be refused by an idle cluster: a speed may have been measured while
+others used the machine, and refused work measures nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`tokens_per_s` is measured; 0 while nothing has been."""
+    """`queued_tokens` wait here; `held_tokens` are before it in the workers, 0 where one is idle. `tokens_per_s` of all
+    that are ready, and of the fastest one: measured not long ago, or 0."""
 
     queued_tokens: int
+    held_tokens: int
     tokens_per_s: float
+    fastest_tokens_per_s: float
     expects_worker: bool
 
 
-def admit(tokens: int, deadline_s: float, load: Load, queue_limit_tokens: int) -> None:
-    """Raises NoWorkerReady or Overloaded, each with the time after which a retry is likely to be let in.
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """`tokens` to be read; `least_tokens` of them if its state is kept. `can_split`: several workers may share it."""
 
-    A request is refused if the queue before it would outlast its deadline. An empty queue takes any request.
-    """
+    tokens: int
+    least_tokens: int
+    deadline_s: float
+    can_split: bool = False
+
+    def best_s(self, load: Load) -> float:
+        """Under the best of circumstances."""
+        speed = load.tokens_per_s if self.can_split else load.fastest_tokens_per_s
+        return self.least_tokens / speed if speed else 0.0
+
+
+def admit(demand: Demand, load: Load, queue_limit_tokens: int) -> None:
+    """Raises NoWorkerReady, Overloaded, both with the time after which the same request is likely to be let in; or
+    DeadlineExceeded where no time would help."""
     if not load.expects_worker:
         raise NoWorkerReady("no worker is ready: the cluster is starting or has lost them all", RETRY_WHEN_STARTING_S)
-    if not load.queued_tokens:
-        return
-    wait_s = load.queued_tokens / load.tokens_per_s if load.tokens_per_s else 0.0
-    if wait_s > deadline_s:
-        raise Overloaded(f"the queue is {wait_s:.1f} s long and the deadline {deadline_s:.1f} s", _retry_s(wait_s))
-    if load.queued_tokens + tokens > queue_limit_tokens:
-        raise Overloaded(f"{load.queued_tokens} tokens are waiting, of {queue_limit_tokens} at most", _retry_s(wait_s))
+    best_s, deadline_s = demand.best_s(load), demand.deadline_s
+    if best_s > HOPELESS * deadline_s:
+        raise DeadlineExceeded(
+            f"reading this takes {best_s:.1f} s at best and the deadline is {deadline_s:.1f} s: "
+            "ask fewer questions at a time, or allow more time with x-deadline-ms"
+        )
+    wait_s = (load.queued_tokens + load.held_tokens) / load.tokens_per_s if load.tokens_per_s else 0.0
+    if wait_s and (late_s := wait_s + min(best_s, deadline_s) - deadline_s) > 0:
+        raise Overloaded(f"the queue is {wait_s:.1f} s long and the deadline {deadline_s:.1f} s", _retry_s(late_s))
+    if load.queued_tokens and (over := load.queued_tokens + demand.tokens - queue_limit_tokens) > 0:
+        over_s = min(over, load.queued_tokens) / load.tokens_per_s if load.tokens_per_s else 0.0
+        raise Overloaded(f"{load.queued_tokens} tokens are waiting, of {queue_limit_tokens} at most", _retry_s(over_s))
 
 
-def _retry_s(wait_s: float) -> float:
-    """Half the queue gone is room again."""
-    return min(max(wait_s / 2, 0.1), MAX_RETRY_S)
+def _retry_s(late_s: float) -> float:
+    """By then the queue is that much shorter."""
+    return min(max(late_s, LEAST_RETRY_S), MAX_RETRY_S)

@@ -4,10 +4,11 @@ import asyncio
 
 import structlog
 
+from ostraka_gateway.answer_cache import AnswerCache
 from ostraka_gateway.dispatcher import Dispatcher
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.process_watch import ProcessWatch
-from ostraka_gateway.roster import Roster, Worker
+from ostraka_gateway.roster import Roster, Worker, WorkerState
 from ostraka_gateway.transport import WorkerSocket
 from ostraka_shared.errors import WireError
 from ostraka_shared.messages import (
@@ -32,13 +33,16 @@ JUDGE_PER_HEARTBEAT = 4
 class Cluster:
     """Lives on one event loop: `start`, then `dispatcher.ask` as often as wanted, then `stop`."""
 
-    def __init__(self, roster: Roster, metrics: Metrics, heartbeat_ms: int, queue_tokens: int) -> None:
+    def __init__(
+        self, roster: Roster, metrics: Metrics, heartbeat_ms: int, queue_tokens: int, answer_cache_bytes: int = 0
+    ) -> None:
         self.roster = roster
         self.metrics = metrics
         self._heartbeat_ms = heartbeat_ms
         self._socket = WorkerSocket(self._on_message, self._on_garbage)
         self._watch = ProcessWatch()
         self.dispatcher = Dispatcher(roster, metrics, self._socket.send, self._on_unreachable, queue_tokens)
+        self.dispatcher.answers = AnswerCache(answer_cache_bytes)
         metrics.watch(roster, lambda: (self.dispatcher.queued_requests, self.dispatcher.queued_tokens))
         self._judge_timer: asyncio.TimerHandle | None = None
         self._judge_due = 0.0
@@ -69,6 +73,8 @@ class Cluster:
         now = asyncio.get_running_loop().time()
         if worker.running_tokens:
             self.roster.call_ended(worker, now)
+        if worker.state is WorkerState.SUSPECT:
+            self.dispatcher.trusted(worker)
         self.roster.heard(worker, now)
         self._act(worker, message)
         self.dispatcher.pump()
@@ -132,7 +138,11 @@ class Cluster:
             # Stopped together (a suspended machine, a paused container), this process may be the first to move again.
             if (late_s := now - self._judge_due) > self._heartbeat_ms / 1000:
                 self.roster.forgive(late_s)
-            for worker in self.roster.judge(now):
+            suspect, lost = self.roster.judge(now)
+            for worker in suspect:
+                log.warning("worker_suspect", worker=worker.hello.worker_id, held_requests=len(worker.held))
+                self.dispatcher.suspected(worker)
+            for worker in lost:
                 self._watch.kill(worker.identity)
                 self._lose(worker, "silent")
         finally:

@@ -25,6 +25,7 @@ class GatewayConfig:
     cluster_id: str = option("local", "workers that name another cluster are refused")
     deadline_ms: int = option(DEFAULT_DEADLINE_MS, "how long a request may take, unless its x-deadline-ms says less")
     queue_tokens: int = option(DEFAULT_QUEUE_TOKENS, "most tokens waiting for a worker; more is refused with 529")
+    answer_cache_bytes: int = option(0, "bytes of answers kept, so as not to work them out again; 0 keeps none")
     heartbeat_ms: int = option(500, "how long an idle worker may be silent")
     tokenizer_threads: int = option(2, "threads that turn text into tokens")
     grace_s: float = option(20.0, "how long a drain may take, in seconds")
@@ -35,4 +36,4 @@ class GatewayConfig:
     def __post_init__(self) -> None:
         check_at_least(1, self, "deadline_ms", "queue_tokens", "heartbeat_ms", "tokenizer_threads")
         check_deadline(self.deadline_ms)
-        check_at_least(0, self, "grace_s")
+        check_at_least(0, self, "grace_s", "answer_cache_bytes")

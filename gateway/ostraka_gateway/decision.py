@@ -119,7 +119,8 @@ async def _ask(gateway: Gateway, http: Request, tokens: TokenizedRequest, deadli
     dispatcher, request_id = gateway.cluster.dispatcher, http.state.request_id
     watch = asyncio.create_task(_watch_client(http, lambda: dispatcher.abandon(request_id)))
     try:
-        return await dispatcher.ask(request_id, tokens.prefix, tokens.suffixes, deadline, tokens.state_tokens)
+        question = (tokens.prefix, tokens.suffixes, tokens.state_tokens)
+        return await dispatcher.ask(request_id, question, deadline, tokens.added)
     finally:
         watch.cancel()
 

@@ -1,40 +1,29 @@
-"""The in-flight table: every accepted request is here from admission until its one answer or error.
-
-    ask ──► queued ──send──► sent ──STARTED──► running ──RESULT──► answered
-              ▲                └───────┬──────────┘──FAILED──► failed
-              └── worker lost ─────────┘
-    the deadline passes, at any point: DeadlineExceeded
-
-A request whose worker is lost waits again, first in the queue. One that was running in a lost worker runs alone from
-then on, so that it takes no batch mates along; after two lost workers it is poison and never tried a third time.
-Deciding has no side effect, so running twice is harmless; answering twice cannot happen.
-"""
+"""Between those who wait for answers and the in-flight table: it lets requests in, tells the table what happens, and
+does what the table says. Who asks what is being asked already waits for the same answer."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import structlog
 
-from ostraka_gateway.admission import Load, admit
+from ostraka_gateway.admission import Demand, Load, admit
+from ostraka_gateway.answer_cache import AnswerCache, Question
+from ostraka_gateway.in_flight import InFlight
 from ostraka_gateway.metrics import Metrics
+from ostraka_gateway.parts import Done, Instruction, Late, Redispatched, Request, Send, Withdraw
 from ostraka_gateway.roster import Roster, Worker
-from ostraka_gateway.routing import choose
+from ostraka_gateway.routing import state_of
+from ostraka_gateway.waiting_line import due
 from ostraka_shared import errors
 from ostraka_shared.codec import MAX_FRAME_BYTES
-from ostraka_shared.messages import Failed, Message, Result, Work, count_tokens
+from ostraka_shared.messages import TOKEN_BYTES, Failed, Message, Result
 
 log = structlog.get_logger()
 
 FRAME_BYTES = 1024
 FRAME_BYTES_A_SUFFIX = 5
 """What MessagePack adds: to a frame at most, and to each byte string."""
-MAX_CRASHES = 2
-CRASH_REASONS = frozenset({"exit", "silent"})
-"""Of a worker's loss. Any other is no fault of what it held: it said BYE, joined anew, or its link was cut."""
-ALONE_TOKENS = 1 << 62
-"""No worker has credit for so many beside another request."""
 REPLACEMENT_S = 10.0
 """How long after a worker's end its replacement is still expected: start, load, warm-up."""
 
@@ -46,34 +35,6 @@ class Reply:
     p_yes: tuple[float, ...]
     queue_ms: float
     inference_ms: float
-
-
-@dataclass(slots=True, eq=False)
-class Pending:
-    """`deadline` and `admitted` are instants of the event loop's clock. `worker` holds it now; None while it waits."""
-
-    request_id: str
-    prefix: bytes
-    suffixes: tuple[bytes, ...]
-    state_tokens: int
-    tokens: int
-    deadline: float
-    admitted: float
-    future: asyncio.Future[Reply] = field(repr=False)
-    worker: Worker | None = None
-    attempt: int = 0
-    crashes: int = 0
-    runs_alone: bool = False
-
-    @property
-    def claimed_tokens(self) -> int:
-        """What a worker must have room for."""
-        return ALONE_TOKENS if self.runs_alone else self.tokens
-
-    def next_attempt(self, now: float) -> Work:
-        self.attempt += 1
-        left_ms = max(1, int((self.deadline - now) * 1000))
-        return Work(self.request_id, self.attempt, left_ms, self.prefix, self.suffixes, self.state_tokens)
 
 
 class Dispatcher:
@@ -92,144 +53,170 @@ class Dispatcher:
         self._send = send
         self._on_unreachable = on_unreachable
         self._queue_limit_tokens = queue_tokens
-        self._pending: dict[str, Pending] = {}
-        self._queue: deque[Pending] = deque()
-        self._turn = 0
-        self.queued_tokens = 0
+        self._table = InFlight(roster)
+        self.answers = AnswerCache(0)
+        self._asked: dict[Question, Request] = {}
+        self._waiters: dict[str, asyncio.Future[None]] = {}
 
     @property
     def queued_requests(self) -> int:
-        return len(self._queue)
+        return self._table.sending.line.count
+
+    @property
+    def queued_tokens(self) -> int:
+        return self._table.sending.line.tokens
 
     @property
     def in_flight_requests(self) -> int:
-        return len(self._pending)
+        return len(self._waiters)
 
     async def ask(
-        self, request_id: str, prefix: bytes, suffixes: tuple[bytes, ...], deadline: float, state_tokens: int = 0
+        self,
+        request_id: str,
+        question: Question,
+        deadline: float,
+        added: tuple[int, ...] = (),
     ) -> Reply:
-        """`deadline` is an instant of the event loop's clock; the rest is as in WORK.
+        """`deadline` is an instant of the event loop's clock. `added`: the tokens each suffix adds to what is read,
+        where suffixes share a beginning.
 
         Raises InvalidRequest or any ServingError.
         """
         loop = asyncio.get_running_loop()
-        now = loop.time()
-        tokens = count_tokens(prefix, suffixes)
-        _check_size(prefix, suffixes)
-        if deadline <= now:
+        asked_at = loop.time()
+        if deadline <= asked_at:
             raise errors.DeadlineExceeded("the deadline passed before the request could be sent", self._retry_s())
-        admit(tokens, deadline - now, self._load(now), self._queue_limit_tokens)
-        pending = Pending(request_id, prefix, suffixes, state_tokens, tokens, deadline, now, loop.create_future())
-        self._pending[request_id] = pending
+        if (known := self.answers.find(self._roster.fingerprint, question)) is not None:
+            self._metrics.cached.inc()
+            return Reply(known, 0.0, 0.0)
+        request = self._join(question, deadline) or self._begin(request_id, question, added, deadline)
+        answered: asyncio.Future[None] = loop.create_future()
+        request.waiters[request_id] = self._waiters[request_id] = answered
         try:
-            self._enqueue(pending)
             self.pump()
             async with asyncio.timeout_at(deadline):
-                return await pending.future
+                await answered
         except TimeoutError:
             raise errors.DeadlineExceeded("no answer before the deadline", self._retry_s()) from None
         finally:
-            self._forget(pending)
+            self._leave(request_id, request)
+        return self._reply(request_id, request, asked_at)
 
     def pump(self) -> None:
         """Sends what waits, in order, as long as a worker has room. To be called whenever room may have come."""
-        while pending := self._first_waiting():
-            worker = choose(self._roster.ready_workers(), pending.claimed_tokens)
-            if worker is None:
-                return
-            self._queue.popleft()
-            self.queued_tokens -= pending.tokens
-            if not self._send_to(worker, pending):
-                self._enqueue(pending, first=True)
-                self._on_unreachable(worker)
+        self._act(self._table.sending.pump(asyncio.get_running_loop().time()))
 
     def answered(self, worker: Worker, result: Result) -> None:
-        pending = self._settle(worker, result.request_id, result.attempt)
-        if pending is None:
-            self._metrics.late_results.inc()
-        elif len(result.p_yes) != len(pending.suffixes):
-            pending.future.set_exception(errors.EngineFailed("the worker answered another number of prompts"))
-        else:
-            total_ms = (asyncio.get_running_loop().time() - pending.admitted) * 1000
-            reply = Reply(result.p_yes, max(0.0, total_ms - result.inference_ms), result.inference_ms)
-            pending.future.set_result(reply)
+        self._act(self._table.answered(worker, result))
 
     def failed(self, worker: Worker, failed: Failed) -> None:
-        pending = self._settle(worker, failed.request_id, failed.attempt)
-        if pending is None:
-            self._metrics.late_results.inc()
-        elif failed.code == errors.DeadlineExceeded.code:
-            pending.future.set_exception(errors.DeadlineExceeded(failed.message, self._retry_s()))
-        else:
-            pending.future.set_exception(errors.EngineFailed(failed.message))
+        self._act(self._table.failed(worker, failed))
 
     def take_back(self, worker: Worker, reason: str) -> None:
-        """What a lost worker held waits again, in its old order, before all that came later."""
-        is_crash = reason in CRASH_REASONS
-        held = [pending for request_id in worker.held if (pending := self._pending.get(request_id))]
-        for pending in reversed([each for each in held if each.worker is worker and not each.future.done()]):
-            pending.worker = None
-            if is_crash:
-                self._blame(worker, pending)
-            if pending.crashes >= MAX_CRASHES:
-                log.error("poisoned_request", request=pending.request_id, tokens=pending.tokens)
-                pending.future.set_exception(
-                    errors.PoisonedRequest(f"{MAX_CRASHES} workers died while running request {pending.request_id}")
-                )
-                continue
-            self._metrics.redispatched.labels(reason).inc()
-            self._enqueue(pending, first=True)
+        """What a lost worker held waits again."""
+        self._act(self._table.lost(worker, reason))
+
+    def suspected(self, worker: Worker) -> None:
+        self._act(self._table.suspected(worker))
+        self.pump()
+
+    def trusted(self, worker: Worker) -> None:
+        self._table.trusted(worker)
 
     def abandon(self, request_id: str) -> None:
-        """Its client has gone. What waits is dropped; what a worker holds is answered to nobody."""
-        if (pending := self._pending.get(request_id)) and not pending.future.done():
-            pending.future.set_exception(errors.ClientLeft("the client closed the connection"))
+        """Its client has gone. If nobody else waits for the same, what waits is dropped, and what a worker holds is
+        withdrawn."""
+        if (answered := self._waiters.get(request_id)) and not answered.done():
+            answered.set_exception(errors.ClientLeft("the client closed the connection"))
 
-    def _blame(self, worker: Worker, pending: Pending) -> None:
-        """Of a request in a crash, what is known: that it was running, or just that it may have been, because a
-        process's last STARTED may die with it. In doubt it runs alone next time, which harms no innocent one; held
-        alone, it was the one."""
-        was_running = pending.request_id in worker.started or (not worker.started and len(worker.held) == 1)
-        pending.crashes += was_running
-        pending.runs_alone = pending.runs_alone or was_running or not worker.started
+    def _join(self, question: Question, deadline: float) -> Request | None:
+        request = self._asked.get(question)
+        if request is None or request.outcome is not None or not request.is_awaited:
+            return None
+        self._metrics.shared.inc()
+        self._table.sending.hasten(request, deadline)
+        return request
 
-    def _first_waiting(self) -> Pending | None:
-        while self._queue and self._queue[0].future.done():  # expired or cancelled in this very turn of the event loop
-            self.queued_tokens -= self._queue.popleft().tokens
-        return self._queue[0] if self._queue else None
+    def _begin(self, request_id: str, question: Question, added: tuple[int, ...], deadline: float) -> Request:
+        prefix, suffixes, state_tokens = question
+        _check_size(prefix, suffixes)
+        now = asyncio.get_running_loop().time()
+        added = added or tuple(len(suffix) // TOKEN_BYTES for suffix in suffixes)
+        request = Request(
+            request_id, prefix, suffixes, state_tokens, added, deadline, admitted=now, due_at=due(now, deadline)
+        )
+        request.state = state_of(prefix, state_tokens, TOKEN_BYTES)
+        tokens = request.tokens
+        demand = Demand(tokens, max(1, tokens - state_tokens), deadline - now, can_split=len(suffixes) > 1)
+        admit(demand, self._load(now), self._queue_limit_tokens)
+        self._asked[question] = request
+        self._table.add(request)
+        return request
 
-    def _settle(self, worker: Worker, request_id: str, attempt: int) -> Pending | None:
-        """The request this answer is for, if it still waits for it from this worker."""
-        pending = self._pending.get(request_id)
-        if pending and pending.worker is worker and pending.attempt != attempt:
-            return None  # of an attempt before this worker joined again: it holds the newer one still
-        worker.release(request_id)
-        return None if pending is None or pending.worker is not worker or pending.future.done() else pending
-
-    def _send_to(self, worker: Worker, pending: Pending) -> bool:
-        if not self._send(worker.identity, pending.next_attempt(asyncio.get_running_loop().time())):
-            return False
-        self._turn += 1
-        claimed = max(pending.tokens, worker.credit_tokens) if pending.runs_alone else pending.tokens
-        worker.hold(pending.request_id, claimed, self._turn)
-        pending.worker = worker
-        return True
-
-    def _enqueue(self, pending: Pending, *, first: bool = False) -> None:
-        self._queue.appendleft(pending) if first else self._queue.append(pending)
-        self.queued_tokens += pending.tokens
-
-    def _forget(self, pending: Pending) -> None:
-        """Whether answered, failed, expired or cancelled by a client that left: nothing more is done for it."""
-        del self._pending[pending.request_id]
-        if pending.worker is None and pending in self._queue:
-            self._queue.remove(pending)
-            self.queued_tokens -= pending.tokens
+    def _leave(self, request_id: str, request: Request) -> None:
+        """Whether answered, failed, expired or gone: it waits no more. The last one ends the request."""
+        del self._waiters[request_id]
+        del request.waiters[request_id]
+        if request.waiters:
+            return
+        question = (request.prefix, request.suffixes, request.state_tokens)
+        if self._asked.get(question) is request:
+            del self._asked[question]
+        if request.outcome is None:
+            self._act(self._table.drop(request))
             self.pump()  # it may have been the one that others waited behind
 
+    def _reply(self, request_id: str, request: Request, asked_at: float) -> Reply:
+        outcome = request.outcome
+        if isinstance(outcome, tuple):
+            total_ms = (asyncio.get_running_loop().time() - asked_at) * 1000
+            return Reply(outcome, max(0.0, total_ms - request.inference_ms), request.inference_ms)
+        error = outcome or errors.EngineFailed("answered without an outcome. This is a bug.")
+        is_late = isinstance(error, errors.DeadlineExceeded)
+        # Each of those who wait is told of itself.
+        raise type(error)(str(error).replace(request.request_id, request_id), self._retry_s() if is_late else None)
+
+    def _act(self, instructions: Iterable[Instruction]) -> None:
+        for each in instructions:
+            match each:
+                case Send():
+                    # Sending may fail, which takes all back from that worker: also what was to be sent to it next.
+                    if each.part.holders.get(each.worker) != each.work.attempt:
+                        continue
+                    if not self._send(each.worker.identity, each.work):
+                        self._on_unreachable(each.worker)
+                case Withdraw():
+                    self._send(each.worker.identity, each.message)
+                case Done():
+                    self._end(each.request)
+                case Redispatched():
+                    self._metrics.redispatched.labels(each.reason).inc()
+                case Late():
+                    self._count_late(each)
+
+    def _end(self, request: Request) -> None:
+        if isinstance(request.outcome, errors.PoisonedRequest):
+            log.error("poisoned_request", request=request.request_id, tokens=request.tokens)
+        if isinstance(request.outcome, tuple):
+            question = (request.prefix, request.suffixes, request.state_tokens)
+            self.answers.keep(self._roster.fingerprint, question, request.outcome)
+        for request_id in request.waiters:
+            if not (answered := self._waiters[request_id]).done():
+                answered.set_result(None)
+
+    def _count_late(self, late: Late) -> None:
+        self._metrics.late_results.inc()
+        if late.is_same is not None:
+            self._metrics.duplicates.labels("same" if late.is_same else "different").inc()
+        if late.is_same is False:
+            log.error("answers_differ", request=late.part_id, detail="two workers answered the same differently")
+
     def _load(self, now: float) -> Load:
+        ready = self._roster.ready_workers()
+        has_idle = not self.queued_tokens and not all(worker.held for worker in ready)
+        held_tokens = 0 if has_idle else sum(worker.claimed_tokens for worker in ready)
         expects_worker = self._roster.expects_worker(now, REPLACEMENT_S)
-        return Load(self.queued_tokens, self._roster.tokens_per_s(), expects_worker)
+        return Load(self.queued_tokens, held_tokens, *self._roster.measured_speeds(now), expects_worker=expects_worker)
 
     def _retry_s(self) -> float:
         rate = self._roster.tokens_per_s()

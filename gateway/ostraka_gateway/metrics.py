@@ -35,6 +35,20 @@ class Metrics:
         self.late_results = Counter(
             "ostraka_late_results", "Results nobody waited for any more", registry=self._registry
         )
+        self.duplicates = Counter(
+            "ostraka_duplicate_results",
+            "Second answers to what two workers were given, against the first, bit for bit",
+            ["compared"],
+            registry=self._registry,
+        )
+        self.shared = Counter(
+            "ostraka_shared_requests",
+            "Requests that waited for the answer to an identical one",
+            registry=self._registry,
+        )
+        self.cached = Counter(
+            "ostraka_cached_answers", "Requests answered from the answer cache", registry=self._registry
+        )
         self.dropped_frames = Counter(
             "ostraka_dropped_frames",
             "Frames that were no message of a known worker",
@@ -76,6 +90,9 @@ class ClusterCollector(Collector):
         queued = GaugeMetricFamily("ostraka_worker_queued_tokens", "Of these, waiting in the worker", labels=["worker"])
         states = GaugeMetricFamily("ostraka_worker_state", "1 for a worker's state", labels=["worker", "state"])
         rates = GaugeMetricFamily("ostraka_worker_tokens_per_second", "Measured, smoothed", labels=["worker"])
+        costs = GaugeMetricFamily(
+            "ostraka_worker_call_cost_seconds", "Fitted: of a call, a token, a token squared", labels=["worker", "term"]
+        )
         rss = GaugeMetricFamily("ostraka_worker_rss_bytes", "Resident memory", labels=["worker"])
         batches = CounterMetricFamily("ostraka_worker_batches", "Batches answered", labels=["worker"])
         dropped = CounterMetricFamily("ostraka_worker_dropped_frames", "Frames it could not read", labels=["worker"])
@@ -84,6 +101,8 @@ class ClusterCollector(Collector):
             name = worker.hello.worker_id
             in_flight.add_metric([name], worker.outstanding_tokens)
             rates.add_metric([name], worker.tokens_per_s)
+            for term, seconds in zip(("call", "token", "token2"), worker.cost.terms_s, strict=True):
+                costs.add_metric([name, term], seconds)
             for state in WorkerState:
                 states.add_metric([name, state.value], int(worker.state is state))
             if worker.beat:
@@ -93,4 +112,4 @@ class ClusterCollector(Collector):
                 batches.add_metric([name], worker.beat.batches_done)
         for name, count in self._roster.restarts.items():
             restarts.add_metric([name], count)
-        yield from (in_flight, queued, states, rates, rss, batches, dropped, restarts)
+        yield from (in_flight, queued, states, rates, costs, rss, batches, dropped, restarts)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ostraka_gateway.cost import CostModel
 from ostraka_shared.messages import Beat, Hello, Ready, Refused, Started
 
 LOAD_S = 300.0
@@ -25,9 +26,14 @@ LOST_CALLS = 1.5
 LOST_BEATS = 3.0
 """A worker that stands still in a call of the longest step (384 tokens, fp32) is lost after 5.6 s: early enough for
 another to answer before the default deadline. Patience is twice what the call should take, so this is three times."""
+FRESH_S = 30.0
+"""How long a measured speed is a reason to refuse a request."""
+PATIENCE = 2.0
 ATTENTION_TOKENS = 1500
-RATE_WEIGHT = 0.2
-"""Of the newest call, in a worker's smoothed speed."""
+
+
+KEPT_STATES = (16, 8192)
+"""Until a worker's beat says how many states, and tokens of states, it keeps."""
 
 
 class WorkerState(StrEnum):
@@ -37,11 +43,20 @@ class WorkerState(StrEnum):
     DRAINING = "draining"
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state's tokens, by what tells them from all others, and how many they are."""
+
+    key: bytes
+    tokens: int
+
+
 @dataclass(slots=True, eq=False)
 class Worker:
     """`held` maps each request sent to this worker and not yet answered by it to its tokens: what is outstanding is
-    counted when it is sent, never taken from reports. `started` are the requests of the running call. Its speed is
-    what it measured itself before it was ready, and what its calls take since, smoothed."""
+    counted when it is sent, never taken from reports. `claimed_tokens` is what that takes of its credit. `started` are
+    the requests of the running call. Its speed is what it measured itself before it was ready, and what its calls take
+    since, smoothed."""
 
     identity: bytes
     hello: Hello
@@ -51,26 +66,83 @@ class Worker:
     engine: str = ""
     held: dict[str, int] = field(default_factory=dict)
     outstanding_tokens: int = 0
+    claimed_tokens: int = 0
     started: tuple[str, ...] = ()
     running_tokens: int = 0
     warm_tokens_per_s: float = 0.0
-    tokens_per_s: float = 0.0
+    cost: CostModel = field(default_factory=CostModel)
     last_turn: int = 0
+    last_call: float = 0.0
     beat: Beat | None = None
+    _kept: dict[State, None] = field(default_factory=dict)
+    _kept_tokens: int = 0
+    _claims: dict[str, int] = field(default_factory=dict)
+    _long: set[str] = field(default_factory=set)
 
     @property
     def patience_s(self) -> float:
         """By its slower speed: a machine may be busier now than it was at warm-up."""
         speeds = [speed for speed in (self.warm_tokens_per_s, self.tokens_per_s) if speed]
-        return patience_s(self.running_tokens, min(speeds, default=0.0))
+        fitted_s = self.cost.call_s(self.running_tokens) if self.running_tokens and self.cost.calls else 0.0
+        return max(PATIENCE * fitted_s, patience_s(self.running_tokens, min(speeds, default=0.0)))
 
-    def hold(self, request_id: str, tokens: int, turn: int) -> None:
+    @property
+    def tokens_per_s(self) -> float:
+        """As its calls were measured, in batches; 0 before the first."""
+        return self.speed if self.cost.calls else 0.0
+
+    @property
+    def speed(self) -> float:
+        """The same, but before the first call as it measured itself."""
+        return self.cost.speed(max(1, self.credit_tokens // 2))
+
+    @property
+    def predicted_s(self) -> float:
+        """Until all it holds is answered."""
+        return self.outstanding_tokens / (self.speed or 1.0)
+
+    @property
+    def holds_long(self) -> bool:
+        return bool(self._long)
+
+    def keeps(self, state: State | None) -> bool:
+        """As far as one knows from here: it was sent the state, and not too many others since."""
+        return state in self._kept
+
+    def tokens_to_read(self, tokens: int, state: State | None) -> int:
+        return tokens - state.tokens if state and self.keeps(state) else tokens
+
+    def keep(self, state: State) -> None:
+        """It is sent the state. Its own cache drops the least recently used in the same way."""
+        most, most_tokens = (self.beat.snapshots_max, self.beat.snapshots_max_tokens) if self.beat else KEPT_STATES
+        if state in self._kept:
+            del self._kept[state]
+        else:
+            self._kept_tokens += state.tokens
+        self._kept[state] = None
+        while self._kept and (len(self._kept) > most or self._kept_tokens > most_tokens):
+            oldest = next(iter(self._kept))
+            del self._kept[oldest]
+            self._kept_tokens -= oldest.tokens
+
+    def hold(self, request_id: str, tokens: int, turn: int, *, is_alone: bool = False) -> None:
+        """One that is to run alone takes all the credit; a long one half, so that shorter ones fit beside it."""
         self.held[request_id] = tokens
         self.outstanding_tokens += tokens
+        claim = self.credit_tokens if is_alone else self._claim(tokens)
+        self._claims[request_id] = claim = min(claim, self.credit_tokens - self.claimed_tokens)
+        self.claimed_tokens += claim
+        if tokens > self.credit_tokens:
+            self._long.add(request_id)
         self.last_turn = turn
 
     def release(self, request_id: str) -> None:
         self.outstanding_tokens -= self.held.pop(request_id, 0)
+        self.claimed_tokens -= self._claims.pop(request_id, 0)
+        self._long.discard(request_id)
+
+    def _claim(self, tokens: int) -> int:
+        return tokens if tokens <= self.credit_tokens else self.credit_tokens // 2
 
 
 class Roster:
@@ -78,7 +150,7 @@ class Roster:
 
     def __init__(self, cluster_id: str, fingerprint: str, heartbeat_s: float, now: float) -> None:
         self._cluster_id = cluster_id
-        self._fingerprint = fingerprint
+        self.fingerprint = fingerprint
         self._heartbeat_s = heartbeat_s
         self._workers: dict[bytes, Worker] = {}
         self._last_incarnation: dict[str, int] = {}
@@ -99,8 +171,8 @@ class Roster:
         """Why this worker must not join: said to it, for its log."""
         if hello.cluster_id != self._cluster_id:
             return Refused("wrong_cluster", f"this gateway serves cluster {self._cluster_id!r}")
-        if hello.fingerprint != self._fingerprint:
-            return Refused("wrong_model", f"this gateway serves the model with fingerprint {self._fingerprint}")
+        if hello.fingerprint != self.fingerprint:
+            return Refused("wrong_model", f"this gateway serves the model with fingerprint {self.fingerprint}")
         if hello.incarnation < self._last_incarnation.get(hello.worker_id, 0):
             return Refused("stale_incarnation", f"a newer {hello.worker_id} has been here")
         return None
@@ -131,6 +203,7 @@ class Roster:
     def ready(self, worker: Worker, ready: Ready) -> None:
         worker.engine, worker.credit_tokens = ready.engine, ready.credit_tokens
         worker.warm_tokens_per_s = ready.tokens_per_s
+        worker.cost.start(ready.tokens_per_s)
         if worker.state is WorkerState.STARTING:
             worker.state = WorkerState.READY
 
@@ -138,15 +211,9 @@ class Roster:
         worker.started, worker.running_tokens = started.request_ids, started.tokens
 
     def call_ended(self, worker: Worker, now: float) -> None:
-        """To be told of whatever a worker sends after STARTED, before `heard`: the time between is the call's.
-
-        The time a token takes is smoothed, not its inverse: where this process was busy, STARTED and RESULT are taken
-        together, and one such call would count as a million tokens a second.
-        """
-        if worker.running_tokens and now > worker.last_heard:
-            token_s = (now - worker.last_heard) / worker.running_tokens
-            old = 1 / worker.tokens_per_s if worker.tokens_per_s else token_s
-            worker.tokens_per_s = 1 / (old + RATE_WEIGHT * (token_s - old))
+        """To be told of whatever a worker sends after STARTED, before `heard`: the time between is the call's."""
+        worker.last_call = now
+        worker.cost.observe(worker.running_tokens, now - worker.last_heard)
         worker.started, worker.running_tokens = (), 0
 
     def drain(self, worker: Worker) -> None:
@@ -157,16 +224,17 @@ class Roster:
         for worker in self:
             worker.last_heard += pause_s
 
-    def judge(self, now: float) -> list[Worker]:
-        """Makes silent workers suspect, and returns those silent for too long: lost."""
-        lost = []
+    def judge(self, now: float) -> tuple[list[Worker], list[Worker]]:
+        """Makes silent workers suspect. Those it did so to, and those silent for too long: lost."""
+        suspect, lost = [], []
         for worker in self:
             silent_s = now - worker.last_heard
             if silent_s > self._lost_after_s(worker):
                 lost.append(worker)
             elif silent_s > self._suspect_after_s(worker) and worker.state is WorkerState.READY:
                 worker.state = WorkerState.SUSPECT
-        return lost
+                suspect.append(worker)
+        return suspect, lost
 
     def ready_workers(self) -> list[Worker]:
         return [worker for worker in self if worker.state is WorkerState.READY]
@@ -174,6 +242,14 @@ class Roster:
     def tokens_per_s(self) -> float:
         """What the ready workers answer together, as measured; 0 before the first answer."""
         return sum(worker.tokens_per_s for worker in self.ready_workers())
+
+    def measured_speeds(self, now: float) -> tuple[float, float]:
+        """Of all ready workers and of the fastest, in tokens a second; 0 where no call tells what they are now."""
+        ready = [worker for worker in self.ready_workers() if worker.cost.calls]
+        if not any(now - worker.last_call < FRESH_S for worker in ready):
+            return 0.0, 0.0
+        speeds = [worker.tokens_per_s for worker in ready]
+        return sum(speeds), max(speeds)
 
     def expects_worker(self, now: float, patience_s: float) -> bool:
         """A worker is here, on its way, or left so recently that its replacement may be."""
@@ -192,4 +268,4 @@ def patience_s(tokens: int, tokens_per_s: float) -> float:
     """The longest a call of so many tokens should take: twice what its linear layers need at the worker's own speed,
     and attention, which is quadratic and costs as much as they do at about 1,500 tokens (fp32: 67 ms a layer and 1,024
     tokens against 97 ms)."""
-    return 2 * tokens / tokens_per_s * (1 + tokens / ATTENTION_TOKENS) if tokens and tokens_per_s else 0.0
+    return PATIENCE * tokens / tokens_per_s * (1 + tokens / ATTENTION_TOKENS) if tokens and tokens_per_s else 0.0

@@ -1,15 +1,64 @@
-"""Which worker gets the next request. Pure."""
+"""Which workers have room for a request, and which of them comes first. Pure.
+
+Least predicted time, but for affinity: a worker that keeps the request's state is preferred for as long as waiting for
+it costs less than reading the state again. A state nobody keeps goes, among those equally loaded, to the one that
+rendezvous hashing names: several gateways, or one after a restart, then agree without a word.
+"""
 
 from collections.abc import Iterable
+from hashlib import blake2b
 
-from ostraka_gateway.roster import Worker
+from ostraka_gateway.roster import State, Worker
+
+LEAST_STATE_TOKENS = 32
+"""As workers have it: a shorter state is not kept."""
+KEY_BYTES = 8
 
 
-def choose(ready: Iterable[Worker], tokens: int) -> Worker | None:
-    """The ready worker with the least outstanding tokens whose credit has room; None if the request must wait.
+def state_of(prefix: bytes, state_tokens: int, token_bytes: int) -> State | None:
+    if state_tokens < LEAST_STATE_TOKENS:
+        return None
+    return State(blake2b(prefix[: state_tokens * token_bytes], digest_size=KEY_BYTES).digest(), state_tokens)
 
-    A worker that holds nothing takes a request of any size. Ties go to the one served longest ago, so that a quiet
-    cluster does not send everything to its first worker.
-    """
-    able = [w for w in ready if not w.outstanding_tokens or w.outstanding_tokens + tokens <= w.credit_tokens]
-    return min(able, key=lambda worker: (worker.outstanding_tokens, worker.last_turn), default=None)
+
+def is_long(worker: Worker, tokens: int) -> bool:
+    """More than the worker's whole credit. It reads such a request in turns with shorter ones, one at a time."""
+    return tokens > worker.credit_tokens
+
+
+def has_room(worker: Worker, tokens: int) -> bool:
+    """A worker that holds nothing takes a request of any size; beside others a long one takes half the credit."""
+    if not worker.held:
+        return True
+    if is_long(worker, tokens):
+        return not worker.holds_long and worker.claimed_tokens + worker.credit_tokens // 2 <= worker.credit_tokens
+    return worker.claimed_tokens + tokens <= worker.credit_tokens
+
+
+def candidates(ready: Iterable[Worker], tokens: int, state: State | None = None) -> list[Worker]:
+    """Those with room, the best first."""
+    able = sorted((worker for worker in ready if has_room(worker, worker.tokens_to_read(tokens, state))), key=rank)
+    if state is None or len(able) < 2:
+        return able
+    first = _owner(able, state)
+    return [first, *(worker for worker in able if worker is not first)]
+
+
+def rank(worker: Worker) -> tuple[float, int]:
+    """The one that will be done first is first. Ties go to the one served longest ago, so that a quiet cluster does not
+    send everything to its first worker."""
+    return worker.predicted_s, worker.last_turn
+
+
+def _owner(able: list[Worker], state: State) -> Worker:
+    least_s = able[0].predicted_s
+    for worker in able:
+        saved_s = state.tokens / (worker.speed or 1.0)
+        if worker.keeps(state) and worker.predicted_s - least_s <= saved_s:
+            return worker
+    equals = [worker for worker in able if worker.predicted_s == least_s]
+    return max(equals, key=lambda worker: _score(worker, state)) if len(equals) > 1 else able[0]
+
+
+def _score(worker: Worker, state: State) -> bytes:
+    return blake2b(state.key, digest_size=KEY_BYTES, key=worker.hello.worker_id.encode()[:64]).digest()

@@ -115,9 +115,14 @@ def _describe(worker: Worker, restarts: int) -> dict[str, Any]:
         "in_flight_tokens": worker.outstanding_tokens,
         "running_tokens": worker.running_tokens,
         "tokens_per_s": round(worker.tokens_per_s, 1),
+        "call_cost": dict(zip(("call_ms", "token_us", "token2_ns"), _terms(worker), strict=True)),
         "batches_done": beat.batches_done if beat else 0,
         "rss_bytes": beat.rss_bytes if beat else 0,
     }
+
+
+def _terms(worker: Worker) -> list[float]:
+    return [round(term * unit, 3) for term, unit in zip(worker.cost.terms_s, (1e3, 1e6, 1e9), strict=True)]
 
 
 def _page(status: int, content: Any) -> Page:

@@ -5,6 +5,7 @@ splits there before it merges, so the parts' tokens joined are the whole prompt'
 255 times the list of all of them. A tokenizer that merges across such a place is refused at the start.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -20,6 +21,9 @@ from ostraka_shared.model_folder import PromptContract
 BATCH_CHARS = 1 << 18
 """Text tokenized at once. It bounds the tokenizer's own records, some 100 bytes a token."""
 
+LEAST_SHARED_TOKENS = 8
+"""As the workers have it: they read a shorter run again for each prompt."""
+
 _NEXT_WORD = "Question"
 """What follows every opening. Tokenized with it and cut off again: GPT-2's split takes two line ends for one word where
 the text ends with them, and for two where a letter follows."""
@@ -33,13 +37,15 @@ class TokenizedRequest:
     """Prompt i is `prefix` + `suffixes[i]`, as the wire carries them. A lone prompt's prefix is its state.
 
     `state_tokens` of the prefix are the state's: 0 where nothing is to be shared. `input_tokens` is what `usage`
-    reports: all prompts, with the state's tokens counted once.
+    reports: all prompts, with the state's tokens counted once. `added`: the tokens that each suffix adds to what the
+    model reads, since those that begin alike are read together.
     """
 
     prefix: bytes
     suffixes: tuple[bytes, ...]
     state_tokens: int
     input_tokens: int
+    added: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +150,29 @@ def _join(opening: bytes, rests: list[bytes], state_tokens: int) -> TokenizedReq
     if len(rests) == 1:
         prompt = opening + rests[0]
         cut = state_tokens * TOKEN_BYTES
-        return TokenizedRequest(prompt[:cut], (prompt[cut:],), state_tokens, len(prompt) // TOKEN_BYTES)
+        lone = (prompt[cut:],)
+        return TokenizedRequest(prompt[:cut], lone, state_tokens, len(prompt) // TOKEN_BYTES, _added_tokens(lone))
     cut = min(_common_tokens(rests) * TOKEN_BYTES, min(map(len, rests)) - TOKEN_BYTES)
     tokens = (len(opening) * len(rests) + sum(map(len, rests))) // TOKEN_BYTES
+    suffixes = tuple(rest[cut:] for rest in rests)
     return TokenizedRequest(
         opening + rests[0][:cut],
-        tuple(rest[cut:] for rest in rests),
+        suffixes,
         state_tokens,
         tokens - state_tokens * (len(rests) - 1),
+        _added_tokens(suffixes),
     )
+
+
+def _added_tokens(suffixes: tuple[bytes, ...]) -> tuple[int, ...]:
+    """Neighbours in the order of their bytes share most; a short run is read again by each."""
+    added = [len(suffix) // TOKEN_BYTES for suffix in suffixes]
+    order = sorted(range(len(suffixes)), key=suffixes.__getitem__)
+    for before, place in itertools.pairwise(order):
+        shared = _common_tokens([suffixes[before], suffixes[place]])
+        if shared >= LEAST_SHARED_TOKENS:
+            added[place] -= shared
+    return tuple(added)
 
 
 def _common_tokens(sequences: list[bytes]) -> int:

@@ -16,6 +16,7 @@ from ostraka_shared.messages import (
     TOKEN_BYTES,
     Beat,
     Bye,
+    Cancel,
     Drain,
     Failed,
     Hello,
@@ -36,7 +37,7 @@ MAX_ITEMS = 300_000
 
 _KINDS: dict[str, type[Message]] = {
     record.__name__.upper(): record
-    for record in (Hello, Welcome, Refused, Ready, Work, Started, Result, Failed, Beat, Drain, Bye)
+    for record in (Hello, Welcome, Refused, Ready, Work, Started, Result, Failed, Cancel, Beat, Drain, Bye)
 }
 _NAMES = {record: name for name, record in _KINDS.items()}
 

@@ -21,6 +21,7 @@ OstrakaError
 │   ├── EngineFailed          the model call raised
 │   ├── PoisonedRequest       two workers died while running it; never tried a third time
 │   └── Draining              this server is leaving
+├── Cancelled                 a gateway withdrew what it had sent a worker; no client ever sees it
 ├── WireError                 a frame that is not one of our messages; dropped and counted
 ├── ConfigError               a setting cannot work
 └── ModelError                a model folder or its source
@@ -132,6 +133,10 @@ class PoisonedRequest(ServingError):
 
 class Draining(ServingError):
     code = "draining"
+
+
+class Cancelled(OstrakaError):
+    code = "cancelled"
 
 
 class WireError(OstrakaError):

@@ -7,6 +7,7 @@
       ◄───────────────────────────── WORK    one request's prompts
       STARTED ────────────────────────────►  these requests are in the model call that begins now
       RESULT | FAILED ────────────────────►  one request's answers, or why there are none
+      ◄─────────────────────────── CANCEL    nobody waits for it: FAILED at once, unless its last call runs already
       BEAT ───────────────────────────────►  sent by the inference loop itself: proof that it moves
       ◄──────────────── DRAIN ────────────►  finish what you hold, take nothing new (either side may say it)
       BYE ────────────────────────────────►  nothing of yours is left with me
@@ -18,7 +19,7 @@ dropped, counted and logged on either side. So whatever changes a message raises
 from dataclasses import dataclass
 from typing import NewType
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 RequestId = NewType("RequestId", str)
 WorkerId = NewType("WorkerId", str)
@@ -119,6 +120,15 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancel:
+    """That attempt is still answered, so that the gateway knows when there is room: FAILED with the code "cancelled",
+    or the RESULT that was on its way."""
+
+    request_id: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class Beat:
     """`batched_requests`: how many requests shared a batch with another. `dropped_frames`: undecodable ones.
 
@@ -152,4 +162,4 @@ class Bye:
     reason: str
 
 
-Message = Hello | Welcome | Refused | Ready | Work | Started | Result | Failed | Beat | Drain | Bye
+Message = Hello | Welcome | Refused | Ready | Work | Started | Result | Failed | Cancel | Beat | Drain | Bye

@@ -13,9 +13,11 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NewType
+from typing import Any, NewType, TypeVar
 
 from ostraka_shared.errors import ModelDamaged, ModelMissing
+
+_T = TypeVar("_T")
 
 SPEC_FILE = "model.json"
 GRAPH_FILE = "model.onnx"
@@ -24,11 +26,18 @@ TOKENIZER_FILE = "tokenizer.json"
 SUMS_FILE = "SHA256SUMS"
 
 Fingerprint = NewType("Fingerprint", str)
+FileStates = tuple[tuple[int, ...], ...]
+
+ENGINES = ("onnx", "fake")
+# Far above any model there is; what a worker sets aside grows with it.
+MOST_CONTEXT_TOKENS = 1 << 20
+MOST_TOKEN_ID = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class PromptContract:
-    """How this model is asked. `bos` opens every prompt; P(yes) reads the logits of two single tokens after it."""
+    """How this model is asked. `bos` opens every prompt, or is empty; P(yes) reads the logits of two single tokens
+    after it."""
 
     bos: str
     no: str
@@ -62,15 +71,17 @@ class ModelSpec:
 
     @classmethod
     def from_json(cls, text: str) -> "ModelSpec":
-        """Raises ValueError, KeyError or TypeError where the text is not a ModelSpec."""
+        """Raises ValueError, KeyError, TypeError or RecursionError where the text is not a ModelSpec."""
         raw = json.loads(text)
         unknown = set(raw) - {f.name for f in fields(cls)}
         if unknown:
             raise ValueError(f"unknown keys {sorted(unknown)}")
         raw["contract"] = PromptContract(**raw["contract"])
         no_id, yes_id = raw["answer_token_ids"]
-        raw["answer_token_ids"] = (int(no_id), int(yes_id))
-        return cls(**raw)
+        raw["answer_token_ids"] = (no_id, yes_id)
+        spec = cls(**raw)
+        _refuse_wrong_types(spec)
+        return spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +109,7 @@ def open_folder(path: Path) -> ModelFolder:
         raise ModelMissing(f"no model folder at {path}: build one with `ostraka model build`")
     try:
         spec = ModelSpec.from_json(spec_path.read_text(encoding="utf-8"))
-    except (ValueError, KeyError, TypeError) as bad:
+    except (ValueError, KeyError, TypeError, RecursionError, OSError) as bad:
         raise ModelDamaged(f"{spec_path} is not a model description ({bad}): build the model again") from bad
     sums = path / SUMS_FILE
     if not sums.is_file():
@@ -120,6 +131,22 @@ def verify_folder(folder: ModelFolder, advance: Callable[[int], None] = lambda _
             raise ModelDamaged(f"{folder.path / name} was altered since it was built: build the model again")
 
 
+def file_states(folder: ModelFolder) -> FileStates:
+    """Of every file, what changes when it is written to or replaced. Costs microseconds, where hashing takes a second.
+
+    Taken before the files are hashed, and equal later, it says that they still are what was hashed. A write within the
+    same tick of the kernel's clock (4 ms) would not show. Raises ModelDamaged where a file is gone.
+    """
+    states = []
+    for name in sorted([*folder.hashes, SUMS_FILE]):
+        try:
+            found = (folder.path / name).stat()
+        except OSError as bad:
+            raise ModelDamaged(f"{folder.path / name} cannot be read ({bad.strerror}): build the model again") from bad
+        states.append((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+    return tuple(states)
+
+
 def write_sums(path: Path) -> None:
     """Records the hash of every file in the folder. Called once, by the builder, as its last step."""
     names = sorted(entry.name for entry in path.iterdir() if entry.name != SUMS_FILE)
@@ -134,6 +161,31 @@ def hash_file(path: Path, advance: Callable[[int], None] = lambda _: None) -> st
             digest.update(chunk)
             advance(len(chunk))
     return digest.hexdigest()
+
+
+def _refuse_wrong_types(spec: ModelSpec) -> None:
+    """Raises TypeError or ValueError. JSON has its own ideas of types, and whoever reads a spec trusts ours."""
+    named = {name: getattr(spec, name) for name in ("name", "architecture", "precision", "builder_version", "engine")}
+    for name, value in {**named, **asdict(spec.contract), **_of_type(spec.source, dict, "source")}.items():
+        # Half a surrogate pair is a text for JSON, and for nobody that is to write it.
+        _of_type(value, str, name).encode()
+    for name, value in _of_type(spec.check, dict, "check").items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{name} is no number")
+    _of_type(spec.fake, dict, "fake")
+    if spec.engine not in ENGINES:
+        raise ValueError(f"{spec.engine!r} is no engine of this version")
+    numbers = [("context_tokens", spec.context_tokens, 1, MOST_CONTEXT_TOKENS)]
+    numbers += [("answer_token_ids", token_id, 0, MOST_TOKEN_ID) for token_id in spec.answer_token_ids]
+    for name, number, least, most in numbers:
+        if type(number) is not int or not least <= number <= most:
+            raise ValueError(f"{name} must be whole numbers of {least} to {most}")
+
+
+def _of_type(value: Any, kind: type[_T], name: str) -> _T:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is a {type(value).__name__}, where a {kind.__name__} is expected")
+    return value
 
 
 def _parse_sums(text: str) -> Iterator[tuple[str, str]]:

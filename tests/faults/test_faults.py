@@ -14,7 +14,7 @@ import zmq
 from ostraka.supervisor import SERVING_POLL_S
 from ostraka_shared.codec import decode, encode
 from ostraka_shared.messages import Beat, Hello, Refused, Result
-from tests.cluster import Cluster, running, wait_for
+from tests.cluster import Asked, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
 
 pytestmark = pytest.mark.faults
@@ -45,7 +45,7 @@ def test_a_killed_workers_request_is_answered_by_another(cluster: Cluster, relea
 
 
 def test_killing_every_worker_loses_nothing(cluster: Cluster, release: Path) -> None:
-    asked = [cluster.ask_in_background("<stall>") for _ in range(2)]
+    asked = [cluster.ask_in_background(f"<stall> {i}") for i in range(2)]
     wait_for(lambda: all(w["running_tokens"] for w in cluster.health()["workers"]), "both run one")
     queued = [cluster.ask_in_background(f"waits {i}") for i in range(5)]
     wait_for(lambda: cluster.health()["in_flight_requests"] == 7, "all are in")
@@ -88,7 +88,7 @@ def test_a_request_that_kills_two_workers_is_not_tried_again(cluster: Cluster) -
 
 
 def test_a_call_that_fails_costs_its_own_request_only(cluster: Cluster, release: Path) -> None:
-    stalled = [cluster.ask_in_background("<stall>") for _ in range(2)]
+    stalled = [cluster.ask_in_background(f"<stall> {i}") for i in range(2)]
     wait_for(lambda: all(w["running_tokens"] for w in cluster.health()["workers"]), "both stall")
     mates = [cluster.ask_in_background(text) for text in ("<fail>", "one", "two", "<nan>", "three")]
     wait_for(lambda: cluster.health()["in_flight_requests"] == 7, "all are in")
@@ -112,7 +112,7 @@ def test_a_full_queue_refuses_at_once(fake_model, release: Path) -> None:
         cluster.wait_worker("runs it", lambda w: w["running_tokens"] > 0)
         queued = []
         while (refused := cluster.decide("x" * 60, **{"x-deadline-ms": "50"})).status_code == 504:
-            queued.append(cluster.ask_in_background("x" * 60))
+            queued.append(cluster.ask_in_background(f"{len(queued)}" * 60))
             wait_for(lambda: cluster.health()["in_flight_requests"] == len(queued) + 1, "it is in")
         assert (refused.status_code, refused.json()["detail"]["error_type"]) == (529, "overloaded_error")
         assert int(refused.headers["retry-after-ms"]) > 0
@@ -324,3 +324,57 @@ def test_a_worker_that_starts_on_altered_files_is_not_let_in(cluster: Cluster, f
     cluster.wait_event("cannot_serve", process="worker w0", error="ModelDamaged")
     assert cluster.decide("x").status_code == 200
     assert cluster.worker("w0") is None or cluster.worker("w0")["state"] == "starting"
+
+
+def many(count: int) -> dict[str, dict[str, str]]:
+    return {
+        f"q{i}": {"type": "noul", "instructions": f"{i}: is it the number {i} that this is about?"}
+        for i in range(count)
+    }
+
+
+def test_a_request_split_over_two_workers_survives_the_loss_of_one(tmp_path: Path) -> None:
+    slow = make_fake_model(tmp_path / "slow", ms_per_token=0.3)
+    with running(slow.path, "--workers=2") as cluster:
+        expected = cluster.decide("a parcel", many(3)).json()["answers"]
+        asked = Asked(lambda: cluster.decide("a parcel", many(80), **{"x-deadline-ms": "60000"}))
+        worker = wait_for(
+            lambda: (
+                cluster.health()["workers"][0]
+                if all(w["running_tokens"] for w in cluster.health()["workers"])
+                else None
+            ),
+            "both read it",
+        )
+        os.kill(worker["pid"], signal.SIGKILL)
+        response = asked.response()
+        assert response.status_code == 200
+        answers = response.json()["answers"]
+        assert len(answers) == 80
+        assert {name: answers[name] for name in expected} == expected
+        assert cluster.metric("ostraka_redispatched_requests_total", reason="exit") == 1
+
+
+def test_a_silent_workers_request_is_given_to_another_before_it_is_given_up(tmp_path: Path) -> None:
+    slow = make_fake_model(tmp_path / "slow", ms_per_token=2.0)
+    with running(slow.path, "--workers=2") as cluster:
+        asked = cluster.ask_in_background("x" * 500, **{"x-deadline-ms": "60000"})
+        worker = wait_for(
+            lambda: next((w for w in cluster.health()["workers"] if w["running_tokens"]), None), "a worker runs it"
+        )
+        os.kill(worker["pid"], signal.SIGSTOP)
+        assert asked.response().status_code == 200
+        assert cluster.metric("ostraka_redispatched_requests_total", reason="suspect") == 1
+        assert cluster.metric("ostraka_redispatched_requests_total", reason="silent") == 0
+
+
+def test_a_long_request_stops_when_its_client_leaves(tmp_path: Path) -> None:
+    slow = make_fake_model(tmp_path / "slow", ms_per_token=0.5)
+    with running(slow.path, "--workers=1") as cluster:
+        body = {"model": "jev-latest", "state": "x", "questions": many(400)}
+        with httpx.Client(base_url=cluster.url) as client, suppress(httpx.TimeoutException):
+            client.post("/v1/systemone", json=body, timeout=0.5, headers={"x-deadline-ms": "60000"})
+        begun = time.monotonic()
+        cluster.wait_worker("holds nothing", lambda w: w["in_flight_requests"] == 0)
+        assert time.monotonic() - begun < 5, "reading it all takes over 12 s"
+        assert cluster.decide("y").status_code == 200

@@ -60,7 +60,7 @@ def test_decide_refuses_as_the_server_does(cluster: Cluster, fake_model, tmp_pat
 def test_answers_do_not_depend_on_mates(cluster: Cluster, release: Path) -> None:
     """Requests piled up behind a stalled one are read together; each answers as it does alone."""
     alone = {state: cluster.decide(state).content for state in map(str, range(12))}
-    stalled = [cluster.ask_in_background("<stall>"), cluster.ask_in_background("<stall>")]
+    stalled = [cluster.ask_in_background("<stall> 1"), cluster.ask_in_background("<stall> 2")]
     wait_for(lambda: all(w["running_tokens"] for w in cluster.health()["workers"]), "both workers stall")
     waiting = {state: cluster.ask_in_background(state) for state in alone}
     wait_for(lambda: cluster.health()["in_flight_requests"] == len(alone) + 2, "all requests are in")
@@ -179,3 +179,10 @@ def test_only_the_listening_socket_is_on_the_network(cluster: Cluster) -> None:
             assert connection.laddr.ip == "127.0.0.1"
     run_dir = next(e for e in cluster.process.args if e.startswith("--run-dir=")).partition("=")[2]
     assert Path(run_dir).stat().st_mode & 0o777 == 0o700
+
+
+def test_answers_are_kept_where_told_to(fake_model) -> None:
+    with running(fake_model.path, "--workers=1", "--answer-cache-bytes=100000") as cluster:
+        bodies = {cluster.decide("the same").content for _ in range(3)}
+        assert len(bodies) == 1
+        assert cluster.metric("ostraka_cached_answers_total") == 2

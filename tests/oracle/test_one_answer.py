@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 
 from ostraka_shared.messages import Work
-from ostraka_shared.model_folder import ModelFolder
+from ostraka_shared.model_folder import GRAPH_FILE, ModelFolder
 from ostraka_worker import planner
-from ostraka_worker.build.builder import build_file
 from ostraka_worker.build.catalog import PRECISIONS
+from ostraka_worker.build.checkpoint import read_checkpoint
+from ostraka_worker.build.graph import write_graph
+from ostraka_worker.build.kernel_graphs import PRECISION_KINDS
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.inference import BatchRun
+from ostraka_worker.kernels import graph_for, usable_kinds
 from ostraka_worker.onnx_engine import OnnxEngine
 from ostraka_worker.snapshots import Snapshots
 from tests.oracle.requests import COUNT, Answers, answers_alone, make_works
@@ -46,12 +49,31 @@ class Bench:
             assert self.answer(batch, budget, snapshots) == [self.expected[index] for index in batch]
 
 
-@pytest.fixture(scope="module", params=PRECISIONS)
-def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("oracle")
-    source = write_tiny(folder / "small.gguf", layers=6)
-    built = build_file(source, folder / "model", "small", request.param, ("0", "1"), Silent())
-    return Bench(built.graph, make_works())
+    checkpoint = read_checkpoint(write_tiny(folder / "small.gguf", layers=6, head_dims=32), Silent())
+    for precision in PRECISIONS:
+        (folder / precision).mkdir()
+        write_graph(checkpoint, ANSWER_TOKENS, precision, folder / precision, Silent())
+    return {precision: folder / precision / GRAPH_FILE for precision in PRECISIONS}
+
+
+ANSWER_TOKENS = (15, 16)
+VARIANTS = [(precision, kind) for precision in PRECISIONS for kind in ("", *PRECISION_KINDS[precision])]
+
+
+def variant_of(graph: Path, kind: str) -> Path:
+    """The graph of the runtime's own operators, or one with our kernels, where they can run."""
+    if kind and kind not in usable_kinds():
+        pytest.skip(f"this machine or installation has no {kind} kernels (python -m ostraka_worker.kernels.build)")
+    return graph_for(graph, kind) if kind else graph
+
+
+@pytest.fixture(scope="module", params=VARIANTS, ids=lambda variant: "-".join(filter(None, variant)))
+def bench(request: pytest.FixtureRequest, graphs: dict[str, Path]) -> Bench:
+    precision, kind = request.param
+    return Bench(variant_of(graphs[precision], kind), make_works())
 
 
 def shuffled(seed: int, count: int = COUNT) -> list[int]:
@@ -101,6 +123,23 @@ def test_by_another_worker(bench: Bench) -> None:
     assert answers_alone(OnnxEngine(bench.graph, threads=2), bench.works[:60]) == bench.expected[:60]
 
 
+def test_split_over_two_workers(bench: Bench) -> None:
+    """The gateway may give each of them any of a request's prompts."""
+    engines = [OnnxEngine(bench.graph), bench.engine]
+    kept = [Snapshots(8, 2000), Snapshots(8, 2000)]
+    split = [index for index, work in enumerate(bench.works) if len(work.suffixes) > 2][:60]
+    for index in split:
+        work, answers = bench.works[index], {}
+        for number, engine in enumerate(engines):
+            places = range(number, len(work.suffixes), 2)
+            part = Work("part", 1, 1000, work.prefix, tuple(work.suffixes[p] for p in places), work.state_tokens)
+            run = BatchRun([part], 256, kept[number])
+            for call in run.calls:
+                run.run(engine, call)
+            answers |= dict(zip(places, run.answers()[0], strict=True))
+        assert tuple(answers[place] for place in range(len(work.suffixes))) == bench.expected[index]
+
+
 def test_after_a_restart(bench: Bench) -> None:
     command = [sys.executable, "-m", "tests.oracle.requests", str(bench.graph)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=100)
@@ -108,9 +147,9 @@ def test_after_a_restart(bench: Bench) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_of_the_real_model(real_folders: dict[str, ModelFolder], precision: str) -> None:
-    bench = Bench(real_folders[precision].graph, make_works(24, 49_000))
+@pytest.mark.parametrize(("precision", "kind"), VARIANTS)
+def test_of_the_real_model(real_folders: dict[str, ModelFolder], precision: str, kind: str) -> None:
+    bench = Bench(variant_of(real_folders[precision].graph, kind), make_works(24, 49_000))
     snapshots = Snapshots(8, 3000)
     bench.check(shuffled(5, 24), 6, 256)
     bench.check(shuffled(6, 24), 1, 256, snapshots)

@@ -1,5 +1,6 @@
 """The real model's graphs against a forward pass that shares nothing with the builder."""
 
+import json
 import math
 
 import numpy as np
@@ -9,6 +10,8 @@ from tokenizers import Tokenizer
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_worker.engine import Line
 from ostraka_worker.onnx_engine import OnnxEngine
+from tests.unit.worker.build.corpus import HARD, SENTENCES
+from tests.unit.worker.build.plain_bpe import PlainBpe
 
 pytestmark = pytest.mark.e2e
 
@@ -58,3 +61,14 @@ def test_an_answer_is_the_same_bit_for_bit_whatever_its_batch_mates(
 def test_known_tokens_of_the_real_vocabulary(real_folders: dict[str, ModelFolder]) -> None:
     tokenizer = Tokenizer.from_file(str(real_folders["fp32"].tokenizer))
     assert tokenizer.encode("<|im_start|>hi 12 Yes", add_special_tokens=False).ids == [1, 6004, 216, 33, 34, 9230]
+
+
+def test_the_real_vocabulary_against_a_second_tokenizer(real_folders: dict[str, ModelFolder]) -> None:
+    path = real_folders["fp32"].tokenizer
+    tokenizer, written = Tokenizer.from_file(str(path)), json.loads(path.read_text())
+    vocabulary: dict[str, int] = written["model"]["vocab"]
+    special = [token["content"] for token in written["added_tokens"]]
+    merges = [tuple(pair) for pair in written["model"]["merges"]]
+    plain = PlainBpe("smollm", sorted(vocabulary, key=vocabulary.__getitem__), merges, special)
+    for text in (*SENTENCES, *HARD, "\n".join(SENTENCES)):
+        assert tokenizer.encode(text, add_special_tokens=False).ids == plain.encode(text), text

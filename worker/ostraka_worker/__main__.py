@@ -12,10 +12,11 @@ from ostraka_shared.addresses import check_endpoint, host_id
 from ostraka_shared.errors import OstrakaError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.messages import Hello
-from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
+from ostraka_shared.model_folder import ModelFolder, open_folder
 from ostraka_shared.options import add_options, build_parser, read_settings
+from ostraka_shared.process_control import name_process
 from ostraka_worker.config import WorkerConfig
-from ostraka_worker.engines import load_engine
+from ostraka_worker.loading import Warm, load_verified
 from ostraka_worker.service import Service
 from ostraka_worker.snapshots import Snapshots
 from ostraka_worker.transport import GatewayLink
@@ -26,35 +27,39 @@ EXIT_CANNOT_SERVE = 1
 EXIT_REFUSED = 3
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, warm: Warm | None = None) -> int:
+    """`warm`: the model, where this process was forked from one that has it."""
     parser = build_parser("ostraka_worker", "One model worker: dials a gateway and answers what it sends.")
     add_options(parser, WorkerConfig)
     values = parser.parse_args(argv)
     configure_logs(f"worker {values.worker_id}", values.log_format, values.log_level)
     try:
-        return serve(read_settings(WorkerConfig, values))
+        return serve(read_settings(WorkerConfig, values), warm)
     except (OstrakaError, OSError, RuntimeError) as bad:
         log.error("cannot_serve", error=type(bad).__name__, detail=str(bad))
         return EXIT_CANNOT_SERVE
 
 
-def serve(config: WorkerConfig) -> int:
+def serve(config: WorkerConfig, warm: Warm | None = None) -> int:
     check_endpoint(config.gateway)
+    name_process(f"ostraka {config.worker_id}")
     if config.cores:
         # Before the model loads, so that its memory is first touched from these cores.
         os.sched_setaffinity(0, config.cores)
-    folder = open_folder(Path(config.model))
+    folder = warm.loaded.folder if warm else open_folder(Path(config.model))
     link = GatewayLink(config.gateway, f"{config.worker_id}.{config.incarnation}")
     snapshots = Snapshots(config.cache.state_cache, config.cache.state_cache_tokens)
     service = Service(link, make_hello(config, folder), config.batch_tokens, config.credit_tokens, snapshots)
     begun = time.monotonic()
     service.introduce()
-    # Hashed at every start: a file altered since would give wrong answers under the right fingerprint.
-    verify_folder(folder)
-    service.load(lambda: load_engine(folder, threads=config.threads or max(1, len(config.cores))))
+    if warm is None:
+        service.load(lambda: load_verified(folder, config.threads or max(1, len(config.cores))).engine)
     signal.signal(signal.SIGTERM, lambda *_: _stop(service))
     signal.signal(signal.SIGINT, lambda *_: _stop(service))
-    service.warm_up()
+    if warm is None:
+        service.warm_up()
+    else:
+        service.adopt(warm.loaded.engine, warm.tokens_per_s)
     log.info("ready", model=folder.spec.name, cores=config.cores, load_s=round(time.monotonic() - begun, 2))
     service.run()
     link.close()

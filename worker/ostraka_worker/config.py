@@ -1,4 +1,4 @@
-"""A worker's settings, given by its supervisor on the command line."""
+"""The settings of a worker and of a zygote, given by their supervisor on the command line."""
 
 from dataclasses import dataclass
 
@@ -43,3 +43,12 @@ class WorkerConfig:
     def credit_tokens(self) -> int:
         """The running batch and one more, so that the model never waits for the gateway's round trip."""
         return 2 * self.batch_tokens
+
+
+@dataclass(frozen=True)
+class ZygoteConfig:
+    model: str = required("the model folder")
+    control_fd: int = required("the socket on which the supervisor asks for workers")
+    cores: tuple[int, ...] = option((), "the cores to load on, near the workers' memory (none: wherever)")
+    log_format: str = option("auto", "how log lines look", choices=("auto", "json", "text"))
+    log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))

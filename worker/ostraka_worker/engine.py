@@ -62,7 +62,7 @@ class Engine(Protocol):
 
     @property
     def version(self) -> str:
-        """The runtime and its version, as `/health` shows it: "onnxruntime 1.31.1"."""
+        """The runtime, its version and our own kernels, as `/health` shows them: "onnxruntime 1.31.1+amx"."""
 
     def memory(self, tokens: int) -> Memory:
         """Room for so many tokens, to be filled by lines that keep."""

@@ -2,6 +2,7 @@
 
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_worker.engine import Engine
+from ostraka_worker.kernels import best_graph
 
 
 def load_engine(folder: ModelFolder, threads: int) -> Engine:
@@ -12,4 +13,4 @@ def load_engine(folder: ModelFolder, threads: int) -> Engine:
         return FakeEngine(folder.spec.fake)
     from ostraka_worker.onnx_engine import OnnxEngine  # noqa: PLC0415
 
-    return OnnxEngine(folder.graph, threads)
+    return OnnxEngine(best_graph(folder.graph), threads)

@@ -7,6 +7,7 @@ the file `stall_until` exists (for ever where that is not set), `nan_on_token` a
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ POLL_S = 0.005
 
 @dataclass(frozen=True, slots=True)
 class FakePlan:
-    """`ms_per_token` makes a call take time. `fail_to_load` is the message of an engine that cannot start."""
+    """`ms_per_token` makes a call take time. `fail_to_load` is the message of an engine that cannot start,
+    `starts_thread` makes it one that must not be forked."""
 
     fail_on_token: int | None = None
     die_on_token: int | None = None
@@ -32,6 +34,7 @@ class FakePlan:
     nan_on_token: int | None = None
     ms_per_token: float = 0.0
     fail_to_load: str | None = None
+    starts_thread: bool = False
 
 
 class FakeEngine:
@@ -39,6 +42,8 @@ class FakeEngine:
         self._plan = FakePlan(**plan)
         if self._plan.fail_to_load:
             raise RuntimeError(self._plan.fail_to_load)
+        if self._plan.starts_thread:
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
 
     @property
     def version(self) -> str:

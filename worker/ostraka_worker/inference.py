@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from ostraka_shared.errors import EngineFailed
+from ostraka_shared.errors import EngineFailed, OstrakaError
 from ostraka_shared.messages import TOKEN_BYTES, Work
 from ostraka_worker.engine import Engine
 from ostraka_worker.planner import Request, Step, plan_calls, plan_request, plan_resumed
@@ -35,7 +35,7 @@ class BatchRun:
         self._answers = [[0.0] * len(work.suffixes) for work in works]
         self._readings: list[Reading] = []
         self._memories: list[int] = []
-        self.failures: dict[int, EngineFailed] = {}
+        self.failures: dict[int, OstrakaError] = {}
         rounds = itertools.zip_longest(*(self._begin(work, batch_tokens) for work in works))
         self.calls: list[Call] = []
         for steps in rounds:
@@ -50,9 +50,13 @@ class BatchRun:
         past = max(step.past for _, step in call)
         return math.ceil(sum(step.tokens for _, step in call) * math.sqrt(max(1.0, past / LONG_PAST_TOKENS)))
 
+    def wanted(self, call: Call) -> Call:
+        """What is left of it: nothing more is read of a request once it has failed, or is made to."""
+        return [(place, step) for place, step in call if place not in self.failures]
+
     def run(self, engine: Engine, call: Call) -> None:
         """If the call fails, each of its requests runs alone, so that one bad input fails alone."""
-        call = [(place, step) for place, step in call if place not in self.failures]
+        call = self.wanted(call)
         if not call:
             return
         try:

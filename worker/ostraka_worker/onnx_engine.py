@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from ostraka_shared.errors import ModelDamaged
 from ostraka_worker.engine import Line, Memory, first_position
-from ostraka_worker.packing import Inputs, Packed, pack
+from ostraka_worker.kernels import LIBRARY, kind_of, usable_kinds
+from ostraka_worker.packing import Inputs, Packed, pack, pack_lines
 
 # Its Linux wheels from 1.30 on report usage to their maker unless this is set before the import.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -27,6 +28,19 @@ UNLOADABLE = (
     states.RuntimeException,
 )
 
+DTYPES: dict[str, type[np.generic]] = {"tensor(float)": np.float32, "tensor(uint16)": np.uint16}
+"""Of what is kept; the latter is bfloat16, which numpy does not know and need not."""
+
+
+def open_session(graph: Path | bytes, threads: int = 1) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # All else is the default on purpose: without the arena 12 % slower, without prepacked weights 13 %.
+    if usable_kinds():
+        options.register_custom_ops_library(str(LIBRARY))
+    return ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+
 
 class OnnxEngine:
     """A loaded graph. `threads` is its whole core set: more than one buys latency, not throughput.
@@ -35,28 +49,29 @@ class OnnxEngine:
     """
 
     def __init__(self, graph: Path, threads: int = 1) -> None:
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        # All else is the default on purpose: without the arena 12 % slower, without prepacked weights 13 %.
         try:
-            self._session = ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+            self._session = open_session(graph, threads)
         except UNLOADABLE as bad:
             raise ModelDamaged(f"{graph} cannot be loaded ({str(bad).splitlines()[0]}): build the model again") from bad
 
-        self._past = [each for each in self._session.get_inputs() if each.name.startswith("past_")]
-        self._kept = [each.name.removeprefix("past_") for each in self._past]
-        self._no_past = {each.name: np.zeros((0, each.shape[1]), np.float32) for each in self._past}
+        kind = kind_of(graph)
+        self._kernels = f"+{kind}" if kind else ""
+        inputs = self._session.get_inputs()
+        self._pack = pack_lines if any(each.name == "lines" for each in inputs) else pack
+        self._past = [each for each in inputs if each.name.startswith("past_")]
+        self._kept = [each.name for each in self._session.get_outputs()][1:]
+        self._dtype = DTYPES[self._past[0].type]
+        self._no_past = {each.name: np.zeros((0, each.shape[1]), self._dtype) for each in self._past}
 
     @property
     def version(self) -> str:
-        return f"onnxruntime {ort.__version__}"
+        return f"onnxruntime {ort.__version__}{self._kernels}"
 
     def memory(self, tokens: int) -> Memory:
-        return Memory(tuple(np.empty((tokens, each.shape[1]), np.float32) for each in self._past))
+        return Memory(tuple(np.empty((tokens, each.shape[1]), self._dtype) for each in self._past))
 
     def run(self, lines: Sequence[Line]) -> npt.NDArray[np.float32]:
-        packed = pack(lines)
+        packed = self._pack(lines)
         wanted = self._kept if any(line.keep_tokens for line in lines) else []
         logits, *kept = self._session.run(["logits", *wanted], packed.inputs | self._past_inputs(packed))
         for line, start in zip(lines, packed.starts.tolist(), strict=True):

@@ -21,6 +21,9 @@ NOT_RESUMED: Inputs = {
 }
 
 
+NO_PARENT = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Packed:
     """`past` are the memories whose first rows precede the call's own, in this order. `starts`: each line's row."""
@@ -33,13 +36,8 @@ class Packed:
 def pack(lines: Sequence[Line]) -> Packed:
     """Token ids are copied once, into the call's rows. Where nobody is answered, the first line is: no row at all would
     be a shape that reductions do not take."""
-    lengths = np.array([len(line.tokens) for line in lines], np.int32)
-    starts = np.cumsum(lengths, dtype=np.int32) - lengths
-    answered = [index for index, line in enumerate(lines) if line.is_answered]
-    inputs: Inputs = {
-        "token_ids": np.concatenate([line.tokens for line in lines], dtype=np.int32, casting="unsafe"),
-        "last": (starts + lengths - np.int32(1))[answered or [0]],
-    }
+    starts, lengths = _rows(lines)
+    inputs = _tokens(lines, starts, lengths)
     if all(line.past is None and line.parent is None for line in lines):
         ends = lengths - np.int32(1)
         positions = np.concatenate([np.arange(length) for length in lengths])
@@ -47,6 +45,38 @@ def pack(lines: Sequence[Line]) -> Packed:
         return Packed(inputs | _pad(starts, lengths, 1) | apart | NOT_RESUMED, (), starts)
     resumed, past = _resume(lines, starts)
     return Packed(inputs | resumed, past, starts)
+
+
+def pack_lines(lines: Sequence[Line]) -> Packed:
+    """For the graph's variants with our own kernels, which find each line's keys themselves."""
+    starts, lengths = _rows(lines)
+    past, offsets = _past(lines)
+    described = np.empty((len(lines), 5), np.int32)
+    firsts: list[int] = []
+    positions: list[npt.NDArray[np.int64]] = []
+    for index, line in enumerate(lines):
+        before = 0 if line.parent is None else firsts[line.parent] + len(lines[line.parent].tokens)
+        firsts.append(before + line.past_tokens)
+        offset = offsets[id(line.past)] if line.past is not None else 0
+        parent = NO_PARENT if line.parent is None else line.parent
+        described[index] = starts[index], lengths[index], offset, line.past_tokens, parent
+        positions.append(np.arange(firsts[-1], firsts[-1] + len(line.tokens)))
+    inputs: Inputs = {"lines": described, "positions": np.concatenate(positions)[:, None]}
+    return Packed(_tokens(lines, starts, lengths) | inputs, past, starts)
+
+
+def _rows(lines: Sequence[Line]) -> tuple[Int32s, Int32s]:
+    """Each line's first row, and how many."""
+    lengths = np.array([len(line.tokens) for line in lines], np.int32)
+    return np.cumsum(lengths, dtype=np.int32) - lengths, lengths
+
+
+def _tokens(lines: Sequence[Line], starts: Int32s, lengths: Int32s) -> Inputs:
+    answered = [index for index, line in enumerate(lines) if line.is_answered]
+    return {
+        "token_ids": np.concatenate([line.tokens for line in lines], dtype=np.int32, casting="unsafe"),
+        "last": (starts + lengths - np.int32(1))[answered or [0]],
+    }
 
 
 def _pad(starts: Int32s, lengths: Int32s, least: int) -> Inputs:
@@ -92,18 +122,24 @@ def _resume(lines: Sequence[Line], starts: Int32s) -> tuple[Inputs, tuple[tuple[
     return padded | inputs, past
 
 
-def _places(lines: Sequence[Line], starts: Int32s) -> tuple[tuple[tuple[Memory, int], ...], list[Int32s]]:
-    """The call's past, and for each line where the tokens from its prompt's first to its own last lie."""
+def _past(lines: Sequence[Line]) -> tuple[tuple[tuple[Memory, int], ...], dict[int, int]]:
+    """The call's past, and the row in it at which each memory, by its id, begins."""
     longest: dict[int, tuple[Memory, int]] = {}
     for line in lines:
         if line.past is not None:
             memory, tokens = longest.get(id(line.past), (line.past, 0))
             longest[id(line.past)] = (memory, max(tokens, line.past_tokens))
-    past = tuple(longest.values())
     offsets, total = {}, 0
-    for memory, tokens in past:
+    for memory, tokens in longest.values():
         offsets[id(memory)] = total
         total += tokens
+    return tuple(longest.values()), offsets
+
+
+def _places(lines: Sequence[Line], starts: Int32s) -> tuple[tuple[tuple[Memory, int], ...], list[Int32s]]:
+    """The call's past, and for each line where the tokens from its prompt's first to its own last lie."""
+    past, offsets = _past(lines)
+    total = sum(tokens for _, tokens in past)
     places: list[Int32s] = []
     for line, start in zip(lines, starts.tolist(), strict=True):
         own = np.arange(total + start, total + start + len(line.tokens), dtype=np.int32)

@@ -1,7 +1,7 @@
 """A worker's life: loading -> warming -> ready -> draining -> stopped, and the loop that answers in between.
 
-One thread does everything, in one order: take what arrived, drop what expired, form a batch, run its calls, answer. So
-a BEAT or a STARTED is proof that inference moves, not just that a process exists.
+One thread does everything, in one order: take what arrived, drop what expired or was cancelled, make one model call,
+answer what is complete. So a BEAT or a STARTED is proof that inference moves, not just that a process exists.
 """
 
 import time
@@ -13,10 +13,11 @@ import numpy as np
 import psutil
 import structlog
 
-from ostraka_shared.errors import DeadlineExceeded, OstrakaError
+from ostraka_shared.errors import Cancelled, DeadlineExceeded, OstrakaError
 from ostraka_shared.messages import (
     Beat,
     Bye,
+    Cancel,
     Drain,
     Failed,
     Hello,
@@ -28,9 +29,9 @@ from ostraka_shared.messages import (
     Welcome,
     Work,
 )
-from ostraka_worker.batcher import Batcher, Waiting
+from ostraka_worker.batcher import Waiting
 from ostraka_worker.engine import Engine, Line
-from ostraka_worker.inference import BatchRun
+from ostraka_worker.schedule import Running, Schedule
 from ostraka_worker.snapshots import Snapshots
 
 log = structlog.get_logger()
@@ -52,6 +53,16 @@ class Link(Protocol):
     def receive(self, timeout_s: float) -> list[Message]: ...
 
 
+def warm_up(engine: Engine) -> float:
+    """Tokens a second of the last call."""
+    tokens_per_s = 0.0
+    for prompts, tokens in WARM_UP_SHAPES:
+        begun = time.monotonic()
+        engine.run([Line(np.ones(tokens, np.uint32))] * prompts)
+        tokens_per_s = prompts * tokens / max(time.monotonic() - begun, 1e-6)
+    return tokens_per_s
+
+
 @dataclass(slots=True)
 class Counters:
     batches_done: int = 0
@@ -59,14 +70,13 @@ class Counters:
 
 
 class Service:
-    """The phases are called in order: `introduce`, `load`, `warm_up`, `run`."""
+    """The phases are called in order: `introduce`, `load`, `warm_up`, `run`; or `introduce`, `adopt`, `run`."""
 
     def __init__(self, link: Link, hello: Hello, batch_tokens: int, credit_tokens: int, snapshots: Snapshots) -> None:
         self._link = link
         self._hello = hello
-        self._batch_tokens = batch_tokens
         self._credit_tokens = credit_tokens
-        self._batcher = Batcher(batch_tokens)
+        self._schedule = Schedule(batch_tokens, snapshots)
         self._snapshots = snapshots
         self._process = psutil.Process()
         self._heartbeat_s = DEFAULT_HEARTBEAT_S
@@ -91,25 +101,21 @@ class Service:
         self._engine = load_engine()
 
     def warm_up(self) -> None:
-        for prompts, tokens in WARM_UP_SHAPES:
-            self._tokens_per_s = self._measure(prompts, tokens)
+        self._tokens_per_s = warm_up(self._engine)
 
-    def _measure(self, prompts: int, tokens: int) -> float:
-        """Tokens a second of one call."""
-        begun = time.monotonic()
-        self._engine.run([Line(np.ones(tokens, np.uint32))] * prompts)
-        return prompts * tokens / max(time.monotonic() - begun, 1e-6)
+    def adopt(self, engine: Engine, tokens_per_s: float) -> None:
+        """Instead of `load` and `warm_up`: an engine that was warm when this process was forked."""
+        self._engine, self._tokens_per_s = engine, tokens_per_s
 
     def run(self) -> None:
         """Serves until drained, or refused for good (`refusal` then says why)."""
         self._announce_ready()
-        while self.refusal is None and not (self._is_draining and not len(self._batcher)):
+        while self.refusal is None and not (self._is_draining and self._schedule.is_idle):
             if self._is_told_to_drain and not self._is_draining:
                 self._start_draining()
-            self._take_messages(0.0 if len(self._batcher) else self._until_beat_s())
+            self._take_messages(self._until_beat_s() if self._schedule.is_idle else 0.0)
             self._drop_expired()
-            if batch := self._batcher.next_batch():
-                self._answer(batch)
+            self._take_turn()
             self._beat_if_due()
         if self.refusal is None:
             self._link.send(Bye("drained"))
@@ -120,13 +126,16 @@ class Service:
     def _start_draining(self) -> None:
         self._is_draining = True
         self._link.send(Drain())
-        log.info("draining", queued_requests=len(self._batcher))
+        log.info("draining", queued_requests=self._schedule.queued_requests)
 
     def _take_messages(self, timeout_s: float) -> None:
         for message in self._link.receive(timeout_s):
             match message:
                 case Work():
-                    self._batcher.add(Waiting.take(message, time.monotonic()))
+                    self._schedule.add(Waiting.take(message, time.monotonic()))
+                case Cancel():
+                    if waiting := self._schedule.cancel(message.request_id, message.attempt):
+                        self._fail(waiting, Cancelled("nobody waits for it any more"))
                 case Welcome():
                     self._is_registering = False
                     self._heartbeat_s = message.heartbeat_ms / 1000
@@ -140,51 +149,49 @@ class Service:
                     log.warning("unexpected_message", kind=type(message).__name__)
 
     def _register_again(self) -> None:
-        """The gateway restarted: whoever waited for the queued requests is gone with it.
+        """The gateway restarted: whoever waited for the requests held here is gone with it.
 
         Once: every message that the old gateway did not live to read is refused by the new one, one by one.
         """
         if self._is_registering:
             return
         self._is_registering = True
-        log.info("registering_again", abandoned_requests=len(self._batcher))
-        self._batcher.clear()
+        log.info("registering_again", abandoned_requests=self._schedule.queued_requests)
+        self._schedule.clear()
         self.introduce()
         self._announce_ready()
         if self._is_draining:
             self._link.send(Drain())
 
     def _drop_expired(self) -> None:
-        for waiting in self._batcher.drop_expired(time.monotonic()):
-            self._fail(waiting, DeadlineExceeded("the deadline passed before a worker could start"))
+        for waiting in self._schedule.expire(time.monotonic()):
+            self._fail(waiting, DeadlineExceeded("the deadline passed before a worker was done"))
 
-    def _answer(self, batch: list[Waiting]) -> None:
+    def _take_turn(self) -> None:
+        """One model call. Between two of them the worker stays reachable, however large a request is."""
         begun = time.monotonic()
-        run = BatchRun([waiting.work for waiting in batch], self._batch_tokens, self._snapshots)
-        for number, call in enumerate(run.calls):
-            if number:  # a large request has many calls: stay reachable between them
-                self._take_messages(0.0)
-                self._beat_if_due()
-            if all(waiting.deadline <= time.monotonic() for waiting in batch):
-                self._give_up(batch)
-                return
-            self._link.send(Started(run.request_ids(call), run.tokens(call)))
-            run.run(self._engine, call)
-        inference_ms = (time.monotonic() - begun) * 1000
-        for place, (waiting, p_yes) in enumerate(zip(batch, run.answers(), strict=True)):
-            if failure := run.failures.get(place):
+        running = self._schedule.turn(begun)
+        if running is None:
+            return
+        if call := running.upcoming:
+            self._link.send(Started(running.run.request_ids(call), running.run.tokens(call)))
+            running.run.run(self._engine, call)
+            running.inference_s += time.monotonic() - begun
+            running.advance()
+        if running.upcoming is None:
+            self._answer(running)
+
+    def _answer(self, running: Running) -> None:
+        answers = running.run.answers()
+        for place, waiting in self._schedule.finish(running):
+            if failure := running.run.failures.get(place):
                 self._fail(waiting, failure)
                 continue
-            queue_ms = (begun - waiting.received) * 1000
+            queue_ms = (running.begun - waiting.received) * 1000
             work = waiting.work
-            self._link.send(Result(work.request_id, work.attempt, p_yes, queue_ms, inference_ms))
+            self._link.send(Result(work.request_id, work.attempt, answers[place], queue_ms, running.inference_s * 1000))
         self._counters.batches_done += 1
-        self._counters.batched_requests += len(batch) if len(batch) > 1 else 0
-
-    def _give_up(self, batch: list[Waiting]) -> None:
-        """A request of a million tokens would otherwise be read to its end, hours after its client left."""
-        for waiting in batch:
-            self._fail(waiting, DeadlineExceeded("the deadline passed before the last model call"))
+        self._counters.batched_requests += len(running.batch) if len(running.batch) > 1 else 0
 
     def _fail(self, waiting: Waiting, error: OstrakaError) -> None:
         self._link.send(Failed(waiting.work.request_id, waiting.work.attempt, error.code, str(error)))
@@ -199,8 +206,8 @@ class Service:
         self._next_beat = now + self._heartbeat_s
         self._link.send(
             Beat(
-                queued_requests=len(self._batcher),
-                queued_tokens=self._batcher.queued_tokens,
+                queued_requests=self._schedule.queued_requests,
+                queued_tokens=self._schedule.queued_tokens,
                 batches_done=self._counters.batches_done,
                 batched_requests=self._counters.batched_requests,
                 dropped_frames=self._link.dropped_frames,

@@ -183,6 +183,12 @@ class EngineHealth(BaseModel):
     batched_requests: Count
 
 
+class CallCost(BaseModel):
+    call_ms: Annotated[float, Field(ge=0)]
+    token_us: Annotated[float, Field(ge=0)]
+    token2_ns: Annotated[float, Field(ge=0)]
+
+
 class WorkerHealth(BaseModel):
     worker: str
     state: Literal["starting", "ready", "suspect", "draining"]
@@ -193,6 +199,7 @@ class WorkerHealth(BaseModel):
     in_flight_tokens: Count
     running_tokens: Count
     tokens_per_s: Annotated[float, Field(ge=0)]
+    call_cost: CallCost
     batches_done: Count
     rss_bytes: Count
 

@@ -11,11 +11,11 @@ import pytest
 
 from ostraka.cores import CoreLayout
 from ostraka.embedded_model import find_model
-from ostraka.serve_command import ServeConfig, build_supervisor, listen, private_run_dir
+from ostraka.serve_command import ServeConfig, WorkersConfig, build_supervisor, listen, private_run_dir
 from ostraka_gateway.config import GatewayConfig
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.options import add_options, build_parser, read_settings
-from ostraka_worker.config import WorkerConfig
+from ostraka_worker.config import WorkerConfig, ZygoteConfig
 
 
 def parse(settings, flags):
@@ -24,12 +24,12 @@ def parse(settings, flags):
     return read_settings(settings, parser.parse_args(flags))
 
 
-def children(config, fake_model, tmp_path, *, is_pinned=True, workers=((2,), (3,))):
+def children(config, fake_model, tmp_path, *, is_pinned=True, workers=((2,), (3,)), nodes=None):
     """The settings each process is started with, read from its command line as it will."""
-    layout = CoreLayout(workers, (0,) * len(workers), (0, 1), is_pinned, "")
+    layout = CoreLayout(workers, nodes or (0,) * len(workers), (0, 1), is_pinned, "")
     with listen(config.host, config.port) as listener:
         supervisor = build_supervisor(config, fake_model, layout, listener, tmp_path)
-        gateway, *found = supervisor._children()
+        gateway, found = supervisor._gateway, supervisor._workers
         assert gateway.pass_fds == (listener.fileno(),)
         assert gateway.command(1)[:2] == ["-m", "ostraka_gateway"]
         assert {tuple(child.command(1)[:2]) for child in found} == {("-m", "ostraka_worker")}
@@ -45,13 +45,14 @@ def test_children_get_what_the_supervisor_was_told(fake_model, tmp_path):
         port=0,
         batch_tokens=128,
         queue_tokens=5000,
+        answer_cache_bytes=70_000,
         deadline_ms=1234,
         grace_s=3.0,
         log_format="json",
         log_level="debug",
     )
     _, gateway, workers = children(config, fake_model, tmp_path)
-    assert (gateway.queue_tokens, gateway.deadline_ms) == (5000, 1234)
+    assert (gateway.queue_tokens, gateway.deadline_ms, gateway.answer_cache_bytes) == (5000, 1234, 70_000)
     assert gateway.grace_s <= 3.0
     assert gateway.workers_at == f"ipc://{tmp_path}/workers.sock"
     assert gateway.http == config.http
@@ -79,6 +80,40 @@ def test_a_worker_of_two_cores_has_two_threads_pinned_or_not(fake_model, tmp_pat
     assert [worker.cores for worker in workers] == ([(0, 1), (2, 3)] if is_pinned else [(), ()])
 
 
+def zygotes(supervisor):
+    """Of each: its settings, and the names of the workers that it forks."""
+    found = []
+    for zygote in supervisor._zygotes:
+        zygote.pass_fds = (7,)  # as its start would
+        workers = [worker.name for worker in supervisor._workers if worker.fork_from == zygote.fork]
+        assert zygote.command(1)[:2] == ["-m", "ostraka_worker.zygote"]
+        found.append((parse(ZygoteConfig, zygote.command(1)[2:]), workers))
+    return found
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_each_node_has_a_zygote_on_the_cores_of_its_workers(fake_model, tmp_path, is_pinned):
+    layout = {"workers": ((0,), (1,), (4,)), "nodes": (0, 0, 1), "is_pinned": is_pinned}
+    supervisor, _, _ = children(ServeConfig(port=0, log_format="json"), fake_model, tmp_path, **layout)
+    (near, near_workers), (far, far_workers) = zygotes(supervisor)
+    assert (near_workers, far_workers) == (["w0", "w1"], ["w2"])
+    assert (near.cores, far.cores) == (((0, 1), (4,)) if is_pinned else ((), ()))
+    assert (near.model, near.control_fd, near.log_format) == (str(fake_model.path), 7, "json")
+
+
+@pytest.mark.parametrize(
+    ("config", "workers"),
+    [
+        (ServeConfig(port=0, processes=WorkersConfig(worker_start="load")), ((2,), (3,))),
+        (ServeConfig(port=0), ((2, 3),)),
+    ],
+)
+def test_workers_that_load_for_themselves_or_have_several_threads_have_no_zygote(fake_model, tmp_path, config, workers):
+    supervisor, _, _ = children(config, fake_model, tmp_path, workers=workers)
+    assert supervisor._zygotes == []
+    assert {worker.fork_from for worker in supervisor._workers} == {None}
+
+
 @pytest.mark.parametrize(
     ("host", "reached", "shown"),
     [
@@ -101,6 +136,7 @@ def test_where_it_listens_and_where_it_is_reached(fake_model, tmp_path, host, re
         "--port=65536",
         "--batch-tokens=0",
         "--queue-tokens=0",
+        "--answer-cache-bytes=-1",
         "--deadline-ms=0",
         "--grace-s=-1",
         "--grace-s=nan",

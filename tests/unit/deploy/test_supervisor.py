@@ -46,7 +46,7 @@ class FakeChild:
         if self.fails_to_start:
             self.fails_to_start -= 1
             raise BlockingIOError(11, "Resource temporarily unavailable")
-        self.process = SimpleNamespace(wait=lambda: self.world.journal.append(f"{self.name} reaped"))
+        self.process = SimpleNamespace(pid=0, wait=lambda: self.world.journal.append(f"{self.name} reaped"))
         self.code = 1 if self.dies_at_start else None
 
     def die(self, code=-9):
@@ -89,7 +89,8 @@ class World:
 
         self.supervisor = Probed(self.gateway, self.workers, ("127.0.0.1", 1), "http://x", GRACE_S)
 
-    def wait(self, timeout_s):
+    def wait(self, timeout_s, others):
+        assert others == []  # none of these children is forked
         self.waits.append(timeout_s)
         assert len(self.waits) < 500, "it spins"
         step = self.steps.pop(0) if self.steps else None if self.is_told else signal.SIGTERM
@@ -161,7 +162,13 @@ def test_what_dies_is_started_again_after_a_moment(world, who):
     assert [len(c.starts) for c in (world.gateway, *world.workers) if c is not child] == [1, 1]
 
 
+def test_a_first_death_is_made_good_at_once(world):
+    world.run(quiet, kill(world.workers[0]), quiet)
+    assert world.workers[0].starts == [1000.0, 1000.0 + STARTING_POLL_S]
+
+
 def test_a_death_is_seen_at_once_and_the_restart_is_not_overslept(world):
+    world.workers[0].policy.quick_deaths = 1
     world.run(quiet, kill(world.workers[0]), quiet)
     assert world.waits[2] == pytest.approx(0.1)
 
@@ -212,6 +219,7 @@ def test_a_restart_that_was_due_when_the_drain_began_is_made_and_does_not_spin(w
     """The workers need the cores for what they still answer."""
     world.gateway.obeys = False
     finish = kill(world.gateway, 0)
+    world.workers[0].policy.quick_deaths = 1
     assert world.run(quiet, kill(world.workers[0]), signal.SIGTERM, quiet, quiet, quiet, finish) == 0
     assert len(world.workers[0].starts) == 2
     assert world.waits[4:6] == [1.0] * 2
@@ -237,14 +245,44 @@ def test_a_worker_still_to_be_replaced_is_not_once_the_gateway_is_gone(world):
 
 
 def test_a_second_signal_replaces_nobody(world):
+    world.workers[0].policy.quick_deaths = 1
     world.gateway.obeys = False
     assert world.run(quiet, signal.SIGTERM, kill(world.workers[0]), signal.SIGTERM) == 1
     assert len(world.workers[0].starts) == 1
 
 
 def test_a_drain_while_the_gateway_is_down_goes_on_to_the_workers(world):
+    world.gateway.policy.quick_deaths = 1
     assert world.run(quiet, kill(world.gateway), signal.SIGTERM) == 0
     assert world.journal == ["w0 SIGTERM", "w1 SIGTERM"]
+
+
+@pytest.fixture
+def zygote(world, monkeypatch):
+    """No orphans are looked for: this process has children of other tests."""
+    monkeypatch.setattr(supervisor_module, "reap_strays", lambda _: None)
+    found = FakeChild("zygote 0", world)
+    world.supervisor._zygotes.append(found)
+    return found
+
+
+def test_a_zygote_is_started_before_the_workers_and_leaves_with_them(world, zygote):
+    assert world.run(quiet) == 0
+    assert [child.name for child in world.supervisor._children()] == ["gateway", "zygote 0", "w0", "w1"]
+    assert world.journal == ["gateway SIGTERM", "zygote 0 SIGTERM", "w0 SIGTERM", "w1 SIGTERM"]
+
+
+def test_a_zygote_that_dies_is_replaced_and_costs_no_worker(world, zygote):
+    assert world.run(quiet, kill(zygote), quiet) == 0
+    assert [len(child.starts) for child in world.supervisor._children()] == [1, 2, 1, 1]
+
+
+def test_a_zygote_that_cannot_be_kept_up_is_done_without(world, zygote):
+    zygote.dies_at_start = True
+    world.ready = lambda: 2 if zygote.is_given_up else 1
+    assert world.run(*[quiet] * 20) == 0
+    assert len(zygote.starts) == CRASH_LIMIT_AT_START
+    assert "listening" in world.events
 
 
 def test_a_second_signal_kills(world):
@@ -506,10 +544,11 @@ def test_a_child_dies_with_its_parent_and_begins_clean():
 UNSAFE = """
 from ostraka import children
 from ostraka.restarts import RestartPolicy
+from ostraka_shared import process_control
 class Refusing:
     def prctl(self, *_):
         return -1
-children._libc = Refusing()
+process_control._libc = Refusing()
 child = children.Child("c", lambda incarnation: ["-c", "print('it runs')"], RestartPolicy(lambda: 0.0))
 child.start()
 print(child.process.wait(20))

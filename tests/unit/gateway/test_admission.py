@@ -2,66 +2,92 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostraka_gateway.admission import MAX_RETRY_S, Load, admit
-from ostraka_shared.errors import NoWorkerReady, Overloaded
+from ostraka_gateway.admission import HOPELESS, LEAST_RETRY_S, MAX_RETRY_S, Demand, Load, admit
+from ostraka_shared.errors import DeadlineExceeded, NoWorkerReady, Overloaded
 
 LIMIT = 10_000
 
 
-def load(queued=0, rate=1000.0, *, expects_worker=True):
-    return Load(queued, rate, expects_worker)
+def load(queued=0, rate=1000.0, *, held=0, fastest=None, expects_worker=True):
+    return Load(queued, held, rate, rate if fastest is None else fastest, expects_worker)
+
+
+def ask(tokens, deadline_s, now, least=None, *, can_split=False):
+    admit(Demand(tokens, tokens if least is None else least, deadline_s, can_split), now, LIMIT)
+
+
+def refused(error, *args, **options):
+    with pytest.raises(error) as found:
+        ask(*args, **options)
+    return found.value.retry_after_s
 
 
 def test_nobody_is_expected():
-    with pytest.raises(NoWorkerReady) as refused:
-        admit(1, 9.0, load(expects_worker=False), LIMIT)
-    assert refused.value.retry_after_s > 0
+    assert refused(NoWorkerReady, 1, 9.0, load(expects_worker=False)) > 0
 
 
-@pytest.mark.parametrize("tokens", [1, LIMIT, 100 * LIMIT])
-def test_an_empty_queue_takes_any_request(tokens):
-    admit(tokens, 0.001, load(0), LIMIT)
+def test_an_empty_queue_takes_what_can_be_answered_in_time():
+    ask(10 * LIMIT, 100.0, load())
+    ask(500, 0.5, load())
+
+
+def test_what_cannot_be_in_time_even_alone_is_told_so_at_once_and_not_to_try_again():
+    assert refused(DeadlineExceeded, 20_001, 10.0, load()) is None
+    ask(20_000, 10.0, load(rate=0.0))  # nobody knows
+
+
+def test_a_kept_state_and_all_workers_together_are_the_best_case():
+    ask(100_000, 10.0, load(), least=9_000)
+    ask(40_000, 10.0, load(rate=4000.0, fastest=1000.0), can_split=True)
+    refused(DeadlineExceeded, 40_000, 10.0, load(rate=4000.0, fastest=1000.0))
+
+
+def test_a_wait_longer_than_the_deadline_is_refused_until_it_is_shorter():
+    ask(1, 9.0, load(8_900))
+    assert refused(Overloaded, 1, 9.0, load(9_500)) == pytest.approx(0.501)
+    assert refused(Overloaded, 1, 9.0, load(9_000, held=600)) == pytest.approx(0.601)
+    assert refused(Overloaded, 900, 9.0, load(8_500)) == pytest.approx(0.4), "its own time counts"
+
+
+def test_what_workers_hold_counts_though_nothing_waits():
+    refused(Overloaded, 1, 0.1, load(held=512))
+    ask(1, 0.6, load(held=512))
 
 
 def test_the_queue_may_be_filled_to_the_last_token():
-    admit(400, 99.0, load(9_600), LIMIT)
-    with pytest.raises(Overloaded):
-        admit(401, 99.0, load(9_600), LIMIT)
-
-
-def test_a_queue_longer_than_the_deadline_is_refused_at_once():
-    admit(1, 9.0, load(9_000), LIMIT)
-    with pytest.raises(Overloaded, match=r"9\.1 s long and the deadline 9\.0 s") as refused:
-        admit(1, 9.0, load(9_100), LIMIT)
-    assert refused.value.retry_after_s == pytest.approx(4.55)
+    ask(400, 99.0, load(9_600))
+    assert refused(Overloaded, 901, 99.0, load(9_600)) == pytest.approx(0.501)
 
 
 def test_before_anything_was_measured_only_the_limit_counts():
-    admit(1, 0.001, load(9_000, rate=0.0), LIMIT)
-    with pytest.raises(Overloaded) as refused:
-        admit(1, 9.0, load(LIMIT, rate=0.0), LIMIT)
-    assert refused.value.retry_after_s == pytest.approx(0.1)
+    ask(1, 0.001, load(9_000, rate=0.0))
+    assert refused(Overloaded, 1, 9.0, load(LIMIT, rate=0.0)) == LEAST_RETRY_S
 
 
-def test_faster_workers_let_more_in():
-    with pytest.raises(Overloaded):
-        admit(1, 1.0, load(5_000, rate=4_000.0), LIMIT)
-    admit(1, 1.0, load(5_000, rate=5_000.0), LIMIT)
+RATES = st.just(0.0) | st.floats(0.1, 1e6)
 
 
 @given(
     st.integers(1, 10**7),
     st.floats(0.001, 600.0),
-    st.builds(Load, st.integers(0, 10**7), st.just(0.0) | st.floats(0.1, 1e6), st.booleans()),
-    st.integers(1, 10**7),
+    st.builds(Load, st.integers(0, 10**7), st.integers(0, 10**4), RATES, RATES, st.booleans()),
+    st.booleans(),
 )
-def test_what_is_let_in_fits_and_a_refusal_says_when_to_return(tokens, deadline_s, now, limit):
+def test_what_is_let_in_fits_and_a_refusal_is_lifted_when_it_says(tokens, deadline_s, now, can_split):
+    demand = Demand(tokens, tokens, deadline_s, can_split)
     try:
-        admit(tokens, deadline_s, now, limit)
-    except (NoWorkerReady, Overloaded) as refused:
-        retry_s = refused.retry_after_s
-        assert 0.1 <= retry_s <= MAX_RETRY_S
+        admit(demand, now, LIMIT)
+    except (NoWorkerReady, Overloaded) as refusal:
+        retry_s = refusal.retry_after_s
+        assert LEAST_RETRY_S <= retry_s <= MAX_RETRY_S
+        if isinstance(refusal, Overloaded) and retry_s < MAX_RETRY_S and now.tokens_per_s:
+            left = now.queued_tokens + now.held_tokens - int(retry_s * now.tokens_per_s) - 1
+            waits = Load(max(0, left), 0, now.tokens_per_s, now.fastest_tokens_per_s, expects_worker=True)
+            if demand.best_s(now) <= deadline_s:
+                admit(demand, waits, max(LIMIT, tokens + waits.queued_tokens))
+    except DeadlineExceeded:
+        assert demand.best_s(now) > HOPELESS * deadline_s
     else:
         assert now.expects_worker
-        assert not now.queued_tokens or now.queued_tokens + tokens <= limit
+        assert not now.queued_tokens or now.queued_tokens + tokens <= LIMIT
         assert not now.tokens_per_s or now.queued_tokens / now.tokens_per_s <= deadline_s

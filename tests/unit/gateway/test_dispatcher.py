@@ -2,29 +2,56 @@
 
 import asyncio
 import random
+import zlib
 
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from structlog.testing import capture_logs
 
 from ostraka_gateway import cluster as cluster_module
+from ostraka_gateway.answer_cache import AnswerCache
 from ostraka_gateway.cluster import Cluster
-from ostraka_gateway.dispatcher import MAX_CRASHES, Dispatcher, Reply
+from ostraka_gateway.dispatcher import Dispatcher, Reply
 from ostraka_gateway.metrics import Metrics
-from ostraka_gateway.roster import Roster, WorkerState
-from ostraka_gateway.routing import choose
+from ostraka_gateway.parts import MAX_CRASHES
+from ostraka_gateway.roster import FRESH_S, Roster, WorkerState
+from ostraka_gateway.routing import candidates
+from ostraka_gateway.waiting_line import PATIENCE_S
 from ostraka_shared import errors
 from ostraka_shared.codec import MAX_FRAME_BYTES, decode, encode
-from ostraka_shared.messages import Beat, Bye, Drain, Failed, Hello, Ready, Refused, Result, Started, Welcome, Work
+from ostraka_shared.messages import (
+    Beat,
+    Bye,
+    Cancel,
+    Drain,
+    Failed,
+    Hello,
+    Ready,
+    Refused,
+    Result,
+    Started,
+    Welcome,
+    Work,
+)
 from tests.clocks import FakeTimeLoop
 
 CREDIT = 100
 LIMIT = 1000
 
 
-def tokens(count):
-    return b"\1\0\0\0" * count
+def tokens(count, of="a"):
+    """Each request's own, so that none shares another's answer."""
+    return zlib.crc32(of.encode()).to_bytes(4, "little") * count
+
+
+def question(name, count, prompts):
+    return b"", tuple(tokens(count, f"{name} {number}") for number in range(prompts)), 0
+
+
+def p_yes_of(suffixes):
+    return tuple(zlib.crc32(suffix) / 2**32 for suffix in suffixes)
 
 
 class World:
@@ -64,7 +91,7 @@ class World:
         self.loop.settle()
 
     def ask(self, name, count=10, deadline_s=9.0, prompts=1):
-        coroutine = self.dispatcher.ask(name, b"", (tokens(count),) * prompts, self.loop.time() + deadline_s)
+        coroutine = self.dispatcher.ask(name, question(name, count, prompts), self.loop.time() + deadline_s)
         self.tasks[name] = self.loop.create_task(coroutine)
         self.loop.settle()
         return self.tasks[name]
@@ -79,7 +106,16 @@ class World:
         self.call(self.dispatcher.failed, worker, Failed(name, attempt, code, "why"))
 
     def sent_to(self, worker):
-        return [(m.request_id, m.attempt) for name, m in self.sent if name == worker.identity.decode()]
+        sent = [message for name, message in self.sent if name == worker.identity.decode()]
+        return [(message.request_id, message.attempt) for message in sent if isinstance(message, Work)]
+
+    def withdrawn_from(self, worker):
+        sent = [message for name, message in self.sent if name == worker.identity.decode()]
+        return [(message.request_id, message.attempt) for message in sent if isinstance(message, Cancel)]
+
+    @property
+    def table(self):
+        return self.dispatcher._table
 
     @property
     def late(self):
@@ -115,7 +151,7 @@ def refused(world, name, error, **options):
 def test_a_request_is_sent_whole_with_the_time_that_is_left(world):
     world.join("w0")
     world.ask("a", count=3, prompts=2, deadline_s=2.5)
-    assert world.sent == [("w0", Work("a", 1, 2500, b"", (tokens(3), tokens(3))))]
+    assert world.sent == [("w0", Work("a", 1, 2500, *question("a", 3, 2)))]
 
 
 def test_its_answer_is_the_reply(world):
@@ -178,6 +214,41 @@ def test_a_full_queue_refuses(world):
     world.answer(worker, "a")
     world.call(world.dispatcher.pump)
     assert not world.ask("d", 1).done()
+
+
+def busy_for(world, worker, tokens, seconds):
+    """A call that was measured just now."""
+    worker.last_heard = world.loop.time() - seconds
+    worker.running_tokens = tokens
+    world.roster.call_ended(worker, world.loop.time())
+
+
+def test_what_cannot_be_in_time_is_told_so_at_once(world):
+    worker = world.join("w0")
+    world.ask("nobody knows", 50_000, deadline_s=1.0)
+    world.answer(worker, "nobody knows")
+    busy_for(world, worker, 100, 1.0)
+    error = refused(world, "a", errors.DeadlineExceeded, count=900, deadline_s=1.0)
+    assert error.retry_after_s is None
+    assert "at best" in str(error)
+    assert not world.ask("b", 900, deadline_s=30.0).done()
+    assert [name for name, _ in world.sent_to(worker)] == ["nobody knows", "b"]
+
+
+def test_an_old_measurement_refuses_nobody(world):
+    worker = world.join("w0")
+    busy_for(world, worker, 100, 1.0)
+    world.loop.advance(FRESH_S)
+    assert not world.ask("a", 900, deadline_s=1.0).done()
+
+
+def test_a_busy_worker_is_no_wait_where_another_is_idle(world):
+    busy, idle = world.join("w0"), world.join("w1")
+    for worker in (busy, idle):
+        busy_for(world, worker, 100, 1.0)
+    world.ask("a", 90)
+    assert not world.ask("b", 50, deadline_s=0.7).done()
+    refused(world, "c", errors.Overloaded, count=10, deadline_s=0.7)
 
 
 def test_an_expired_request_ends_and_its_late_result_is_counted(world):
@@ -493,6 +564,256 @@ def test_the_largest_request_that_is_let_in_fits_a_frame(world, prompts):
     assert len(encode(work)) <= MAX_FRAME_BYTES
 
 
+def test_a_request_of_many_prompts_is_read_by_all_who_are_idle_and_joined(world):
+    workers = [world.join(f"w{number}", credit=400) for number in range(2)]
+    task = world.ask("a", 40, prompts=6)
+    assert [world.sent_to(worker) for worker in workers] == [[("a/0", 1)], [("a/1", 1)]]
+    works = [message for _, message in world.sent]
+    assert sorted(suffix for work in works for suffix in work.suffixes) == sorted(question("a", 40, 6)[1])
+    world.answer(workers[1], "a/1", p_yes=p_yes_of(works[1].suffixes), inference_ms=7.0)
+    assert not task.done(), "never a partial answer"
+    world.answer(workers[0], "a/0", p_yes=p_yes_of(works[0].suffixes), inference_ms=9.0)
+    assert task.result().p_yes == p_yes_of(question("a", 40, 6)[1])
+    assert task.result().inference_ms == 9.0
+    assert world.is_empty()
+
+
+def test_a_failed_part_fails_the_whole_and_the_other_is_withdrawn(world):
+    workers = [world.join(f"w{number}", credit=400) for number in range(2)]
+    task = world.ask("a", 40, prompts=6)
+    world.fail(workers[1], "a/1")
+    assert isinstance(task.exception(), errors.EngineFailed)
+    assert world.withdrawn_from(workers[0]) == [("a/0", 1)]
+    assert world.withdrawn_from(workers[1]) == []
+    world.fail(workers[0], "a/0", "cancelled")
+    assert workers[0].held == {}
+    assert (world.late, list(world.table._parts)) == (0, [])
+
+
+def test_a_lost_workers_part_alone_is_sent_again(world):
+    workers = [world.join(f"w{number}", credit=400) for number in range(2)]
+    task = world.ask("a", 40, prompts=6)
+    works = {message.request_id: message for _, message in world.sent}
+    world.started(workers[0], "a/0")
+    world.call(world.lose, workers[0])
+    assert world.sent_to(workers[1]) == [("a/1", 1)]  # it runs alone from now on
+    world.answer(workers[1], "a/1", p_yes=p_yes_of(works["a/1"].suffixes))
+    world.call(world.dispatcher.pump)
+    assert world.sent_to(workers[1]) == [("a/1", 1), ("a/0", 2)]
+    world.answer(workers[1], "a/0", attempt=2, p_yes=p_yes_of(works["a/0"].suffixes))
+    assert task.result().p_yes == p_yes_of(question("a", 40, 6)[1])
+
+
+def test_two_parts_of_a_request_that_kill_a_worker_each_make_it_poison(world):
+    workers = [world.join(f"w{number}", credit=400) for number in range(2)]
+    task = world.ask("a", 40, prompts=6)
+    for number, worker in enumerate(workers):
+        world.started(worker, f"a/{number}")
+    world.call(world.lose, workers[0])
+    world.call(world.lose, workers[1])
+    assert isinstance(task.exception(), errors.PoisonedRequest)
+    assert "request a" in str(task.exception())
+    assert world.sent_to(world.join("w2")) == []
+
+
+def test_it_is_not_split_while_others_wait(world):
+    worker, other = world.join("w0"), world.join("w1")
+    world.ask("a", 100)
+    world.ask("b", 100)
+    world.ask("many", 20, prompts=4)
+    world.ask("c", 100)
+    world.answer(worker, "a")
+    world.answer(other, "b")
+    world.call(world.dispatcher.pump)
+    assert (world.sent_to(worker)[1:], world.sent_to(other)[1:]) == ([("many", 1)], [("c", 1)])
+
+
+def test_short_requests_fit_beside_a_long_one_and_a_second_long_one_waits(world):
+    worker = world.join("w0")
+    world.ask("long", 500)
+    world.ask("longer", 300)
+    world.ask("a", 30)
+    world.ask("b", 20)
+    world.ask("c", 20)
+    assert world.sent_to(worker) == [("long", 1), ("a", 1), ("b", 1)]
+    world.answer(worker, "long")
+    world.call(world.dispatcher.pump)
+    assert world.sent_to(worker)[3:] == [("longer", 1)], "c came later, and waits for room"
+    world.answer(worker, "a")
+    world.call(world.dispatcher.pump)
+    assert world.sent_to(worker)[4:] == [("c", 1)]
+
+
+def test_the_earliest_deadline_goes_first(world):
+    worker = world.join("w0")
+    world.ask("a", 100)
+    for name, deadline_s in (("late", 9.0), ("later", 60.0), ("soon", 2.0)):
+        world.ask(name, 100, deadline_s=deadline_s)
+    for name in ("a", "soon", "late"):
+        world.answer(worker, name)
+        world.call(world.dispatcher.pump)
+    assert [name for name, _ in world.sent_to(worker)] == ["a", "soon", "late", "later"]
+
+
+def test_a_deadline_far_away_is_no_reason_to_wait_for_ever(world):
+    worker = world.join("w0")
+    world.ask("a", 100, deadline_s=30)
+    world.ask("patient", 100, deadline_s=500.0)
+    world.loop.advance(PATIENCE_S - 8.0)
+    world.ask("urgent", 100, deadline_s=9.0)
+    world.answer(worker, "a")
+    world.call(world.dispatcher.pump)
+    assert world.sent_to(worker)[1:] == [("patient", 1)]
+
+
+def suspect(world, worker):
+    worker.state = WorkerState.SUSPECT
+    world.call(world.dispatcher.suspected, worker)
+
+
+def test_what_a_suspect_holds_is_given_to_others_at_once_and_the_first_answer_wins(world):
+    first, other = world.join("w0"), world.join("w1")
+    task = world.ask("a")
+    world.started(first, "a")
+    suspect(world, first)
+    assert world.sent_to(other) == [("a", 2)]
+    world.answer(other, "a", attempt=2, p_yes=(0.25,))
+    assert task.result().p_yes == (0.25,)
+    assert world.withdrawn_from(first) == [("a", 1)]
+    assert first.held == {"a": 10}
+    world.answer(first, "a", p_yes=(0.25,))
+    assert (first.held, list(world.table._parts), world.late) == ({}, [], 1)
+    assert world.metrics.duplicates.labels("same")._value.get() == 1
+
+
+def test_two_different_answers_are_told(world):
+    first, other = world.join("w0"), world.join("w1")
+    task = world.ask("a")
+    suspect(world, first)
+    world.answer(first, "a", p_yes=(0.25,))
+    assert task.result().p_yes == (0.25,)
+    assert world.withdrawn_from(other) == [("a", 2)]
+    with capture_logs() as lines:
+        world.answer(other, "a", attempt=2, p_yes=(0.2500001,))
+    assert [line["event"] for line in lines] == ["answers_differ"]
+    assert world.metrics.duplicates.labels("different")._value.get() == 1
+
+
+def test_a_suspect_that_speaks_again_needs_no_copies(world):
+    first = world.join("w0")
+    world.ask("a", 60)
+    suspect(world, first)
+    assert world.dispatcher.queued_requests == 1
+    first.state = WorkerState.READY
+    world.call(world.dispatcher.trusted, first)
+    assert world.dispatcher.queued_requests == 0
+    world.answer(first, "a")
+    assert world.tasks["a"].result()
+
+
+def test_no_third_worker_is_risked_for_what_stands_still_in_two(world):
+    workers = [world.join(f"w{number}") for number in range(3)]
+    task = world.ask("a")
+    suspect(world, workers[0])
+    assert world.sent_to(workers[1]) == [("a", 2)]
+    suspect(world, workers[1])
+    assert world.sent_to(workers[2]) == []
+    for worker in workers[:2]:
+        world.started(worker, "a")
+        world.call(world.lose, worker, "silent")
+    assert isinstance(task.exception(), errors.PoisonedRequest)
+
+
+def test_what_nobody_waits_for_is_withdrawn(world):
+    worker = world.join("w0", credit=20)
+    world.ask("a", 20)
+    world.call(world.dispatcher.abandon, "a")
+    assert world.withdrawn_from(worker) == [("a", 1)]
+    world.ask("b", 20, deadline_s=1.0)
+    world.fail(worker, "a", "cancelled")
+    world.call(world.dispatcher.pump)
+    world.loop.advance(1.0)
+    assert world.withdrawn_from(worker) == [("a", 1), ("b", 1)]
+
+
+def ask_the_same(world, name, as_name, deadline_s=9.0):
+    asked = question(as_name, 10, 1)
+    world.tasks[name] = world.loop.create_task(world.dispatcher.ask(name, asked, world.loop.time() + deadline_s))
+    world.loop.settle()
+    return world.tasks[name]
+
+
+def test_identical_requests_share_one_execution(world):
+    worker = world.join("w0")
+    first = world.ask("a")
+    second = ask_the_same(world, "b", "a")
+    assert world.sent_to(worker) == [("a", 1)]
+    assert world.dispatcher.in_flight_requests == 2
+    world.answer(worker, "a", p_yes=(0.75,))
+    assert (first.result().p_yes, second.result().p_yes) == ((0.75,), (0.75,))
+    assert world.is_empty()
+    ask_the_same(world, "c", "a")
+    assert world.sent_to(worker) == [("a", 1), ("c", 1)], "what is answered is asked anew"
+
+
+def test_a_kept_answer_is_given_without_a_worker(world):
+    worker = world.join("w0")
+    world.dispatcher.answers = AnswerCache(10_000)
+    world.ask("a")
+    world.answer(worker, "a", p_yes=(0.75,))
+    world.call(world.lose, worker)
+    again = ask_the_same(world, "b", "a")
+    assert again.result() == Reply((0.75,), 0.0, 0.0)
+    assert world.metrics.cached._value.get() == 1
+    assert world.is_empty()
+
+
+def test_a_failure_is_not_kept(world):
+    worker = world.join("w0")
+    world.dispatcher.answers = AnswerCache(10_000)
+    world.ask("a")
+    world.fail(worker, "a")
+    ask_the_same(world, "b", "a")
+    assert world.sent_to(worker) == [("a", 1), ("b", 1)]
+
+
+def test_a_shared_execution_lives_as_long_as_one_waits(world):
+    worker = world.join("w0")
+    first, second = world.ask("a"), ask_the_same(world, "b", "a")
+    world.call(world.dispatcher.abandon, "a")
+    assert isinstance(first.exception(), errors.ClientLeft)
+    assert world.withdrawn_from(worker) == []
+    world.answer(worker, "a")
+    assert second.result()
+
+
+def test_each_of_those_who_share_keeps_its_own_deadline_and_name(world):
+    worker = world.join("w0")
+    first, second = world.ask("a", deadline_s=1.0), ask_the_same(world, "b", "a", deadline_s=30.0)
+    world.loop.advance(1.0)
+    assert isinstance(first.exception(), errors.DeadlineExceeded)
+    world.fail(worker, "a", "deadline_exceeded")  # it was told of the first one's alone
+    world.call(world.dispatcher.pump)
+    assert world.sent[-1][1].deadline_ms == 29_000
+    for number in range(2):
+        (worker,) = world.roster
+        world.started(worker, "a")
+        world.call(world.lose, worker)
+        world.join(f"x{number}")
+    assert "request b" in str(second.exception())
+
+
+def test_one_who_is_in_a_hurry_makes_what_is_shared_urgent(world):
+    worker = world.join("w0", credit=10)
+    world.ask("z")
+    for name in ("a", "b"):
+        world.ask(name)
+    ask_the_same(world, "hurry", "b", deadline_s=2.0)
+    world.answer(worker, "z")
+    world.call(world.dispatcher.pump)
+    assert world.sent_to(worker)[1:] == [("b", 1)]
+
+
 # A cluster of workers that do anything at any time, in front of the gateway's real cluster, roster and dispatcher.
 
 
@@ -543,6 +864,7 @@ class FakeWorker:
         self.is_hung = False
         self.is_reachable = True
         self.queue = []
+        self.cancelled = set()
         self.running = []
         """The calls it was in when it last spoke: what a crash is held against."""
         self.batch = []
@@ -568,6 +890,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.socket, self.watch = self.cluster._socket, self.cluster._watch
         self.socket.world = self
         self.dispatcher = self.cluster.dispatcher
+        self.table = self.dispatcher._table
         take_back = self.dispatcher.take_back
 
         def counted(worker, reason):
@@ -580,9 +903,9 @@ class ClusterMachine(RuleBasedStateMachine):
         self.incarnations = dict.fromkeys(NAMES, 0)
         self.asked = {}
         self.ended = {}
-        self.holder = {}
         self.crashes = {}
-        self.answers = {}
+        self.questions = {}
+        self.first = {}
         self.random = random.Random(0)
         self.number = 0
         self.call(self.cluster.start, "ipc://none")
@@ -602,9 +925,9 @@ class ClusterMachine(RuleBasedStateMachine):
                 continue
             error = task.exception()
             if error is None:
-                assert task.result().p_yes == self.answers[name, *self.holder[name]], "not from who holds it"
+                assert task.result().p_yes == p_yes_of(self.questions[name][1]), "whole and right"
             elif isinstance(error, errors.PoisonedRequest):
-                assert self.crashes[name] == MAX_CRASHES
+                assert self.crashes[self.first[name]] == MAX_CRASHES
             else:
                 assert isinstance(error, errors.ServingError), error
             self.ended[name] = error or "answered"
@@ -617,11 +940,15 @@ class ClusterMachine(RuleBasedStateMachine):
             case Work():
                 worker = self.roster.find(identity)
                 assert worker.state is WorkerState.READY
-                assert not self.asked[message.request_id].done()
-                assert self.crashes.get(message.request_id, 0) < MAX_CRASHES, "a third try"
+                first = message.request_id.partition("/")[0]
+                assert any(not self.asked[name].done() for name in self.asked if self.first.get(name, name) == first)
+                part = self.table._parts.find(message.request_id)
+                suspects = [holder for holder in part.holders if holder.state is WorkerState.SUSPECT]
+                assert self.crashes.get(first, 0) + len(suspects) < MAX_CRASHES, "a third try"
                 assert message.deadline_ms >= 1
-                self.holder[message.request_id] = (identity, message.attempt)
                 process.queue.append(message)
+            case Cancel():
+                process.cancelled.add((message.request_id, message.attempt))
             case Refused(code="unknown_worker"):
                 process.queue.clear()
                 if process.is_alive:
@@ -645,10 +972,9 @@ class ClusterMachine(RuleBasedStateMachine):
         """Where a process died before its STARTED was heard, it can only be told of one that it held alone."""
         identity = worker.identity
         running = self.processes[identity].running or (list(worker.held) if len(worker.held) == 1 else [])
-        for name in running:
-            task = self.asked.get(name)
-            if task and not task.done() and self.holder[name][0] == identity:
-                self.crashes[name] = self.crashes.get(name, 0) + 1
+        parts = [part for name in running if (part := self.table._parts.find(name))]
+        for name in {part.request.request_id for part in parts if part.is_wanted and worker in part.holders}:
+            self.crashes[name] = self.crashes.get(name, 0) + 1
 
     def pick(self, *, joined=False):
         found = [p for p in self.processes.values() if p.is_alive]
@@ -687,9 +1013,23 @@ class ClusterMachine(RuleBasedStateMachine):
         self.number += 1
         name = f"r{self.number}"
         deadline = self.loop.time() + deadline_s
-        self.asked[name] = self.loop.create_task(self.dispatcher.ask(name, b"", (tokens(count),) * prompts, deadline))
+        self.ask_for(name, question(name, count, prompts), deadline)
+
+    def ask_for(self, name, asked, deadline):
+        self.questions[name] = asked
+        self.asked[name] = self.loop.create_task(self.dispatcher.ask(name, asked, deadline))
         self.loop.settle()
+        request = self.dispatcher._asked.get(asked)
+        self.first[name] = request.request_id if request else name
         self.collect()
+
+    @precondition(lambda self: self.asked)
+    @rule(deadline_s=st.sampled_from([0.5, 3.0, 60.0]))
+    def ask_the_same(self, deadline_s):
+        """As one that is still open, or was."""
+        self.number += 1
+        asked = self.questions[self.random.choice(list(self.asked)[-4:])]
+        self.ask_for(f"r{self.number}", asked, self.loop.time() + deadline_s)
 
     @rule(size=st.integers(2, 12))
     def burst(self, size):
@@ -707,6 +1047,11 @@ class ClusterMachine(RuleBasedStateMachine):
             self.collect()
 
     def begin_a_call(self, process):
+        for work in [each for each in process.queue if (each.request_id, each.attempt) in process.cancelled]:
+            if work not in process.queue:
+                continue  # refused meanwhile, by a gateway that does not know it any more
+            process.queue.remove(work)
+            self.call(self.say, process, Failed(work.request_id, work.attempt, "cancelled", "why"))
         size = self.random.randint(1, 4)
         process.batch, process.queue = process.queue[:size], process.queue[size:]
         if process.batch:
@@ -719,20 +1064,18 @@ class ClusterMachine(RuleBasedStateMachine):
         batch, process.batch, process.running = process.batch, [], []
         for work in batch:
             failed = Failed(work.request_id, work.attempt, failing or "", "why")
-            self.call(self.say, process, failed if failing else self.result(process, work))
+            self.call(self.say, process, failed if failing else self.result(work))
 
-    def result(self, process, work):
-        p_yes = tuple(self.random.random() for _ in work.suffixes)
-        if self.holder.get(work.request_id) == (process.identity, work.attempt) and self.roster.find(process.identity):
-            self.answers.setdefault((work.request_id, process.identity, work.attempt), p_yes)
-        return Result(work.request_id, work.attempt, p_yes, 0.5, 0.5)
+    def result(self, work):
+        return Result(work.request_id, work.attempt, p_yes_of(work.suffixes), 0.5, 0.5)
 
     @rule(attempt=st.integers(1, 4))
     def claim(self, attempt):
         """A worker answers what it does not hold: another's request, another attempt, an unknown one."""
         if (process := self.pick()) and self.asked:
             name = self.random.choice([*self.asked, "unknown"])
-            if self.holder.get(name) != (process.identity, attempt):
+            part, worker = self.table._parts.find(name), self.roster.find(process.identity)
+            if part is None or part.holders.get(worker) != attempt:
                 process.running = []
                 self.call(self.say, process, Result(name, attempt, (2 / 3,), 0.0, 0.0))
 
@@ -749,7 +1092,7 @@ class ClusterMachine(RuleBasedStateMachine):
         process.is_alive = False
         if on_exit := self.watch.exits.get(process.identity):
             if heard and process.batch:
-                self.socket.deliver_first = [(process.identity, self.result(process, process.batch[0]))]
+                self.socket.deliver_first = [(process.identity, self.result(process.batch[0]))]
                 process.running = []
             self.call(on_exit)
         if self.random.random() < 0.5:
@@ -777,7 +1120,7 @@ class ClusterMachine(RuleBasedStateMachine):
             if finish and not process.batch:
                 queue, process.queue = process.queue, []
                 for work in queue:
-                    self.call(self.say, process, self.result(process, work))
+                    self.call(self.say, process, self.result(work))
             self.call(self.say, process, Bye("drained"))
             process.is_alive = False
 
@@ -805,35 +1148,39 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_count_of_what_waits_is_exact(self):
-        waiting = list(self.dispatcher._queue)
-        assert self.dispatcher.queued_tokens == sum(pending.tokens for pending in waiting)
-        assert len({pending.request_id for pending in waiting}) == len(waiting)
-        assert all(pending.worker is None for pending in waiting)
+        waiting = [part for part in self.table._parts if part.ticket]
+        assert self.dispatcher.queued_tokens == sum(part.tokens for part in waiting)
+        assert self.dispatcher.queued_requests == len(waiting)
+        assert all(part.is_wanted for part in waiting)
 
     @invariant()
     def every_open_request_waits_or_is_held(self):
         open_ones = {name for name, task in self.asked.items() if not task.done()}
-        assert set(self.dispatcher._pending) == open_ones
-        waiting = {pending.request_id for pending in self.dispatcher._queue}
-        for name, pending in self.dispatcher._pending.items():
-            if pending.worker is None:
-                assert name in waiting
-            else:
-                assert name not in waiting
-                assert self.roster.find(pending.worker.identity) is pending.worker
-                assert name in pending.worker.held, "nobody would miss it"
+        assert set(self.dispatcher._waiters) == open_ones
+        open_ones = {self.first[name] for name in open_ones}
+        parts = self.table._parts
+        assert {part.request.request_id for part in parts if part.is_wanted} == open_ones
+        for part in parts:
+            assert part.holders or part.ticket, "nobody would miss it"
+            for holder in part.holders:
+                assert self.roster.find(holder.identity) is holder
+                assert part.part_id in holder.held
+            if part.ticket:
+                assert all(holder.state is WorkerState.SUSPECT for holder in part.holders)
 
     @invariant()
     def what_is_outstanding_is_what_is_held(self):
         for worker in self.roster:
             assert worker.outstanding_tokens == sum(worker.held.values()) >= 0
+            assert worker.claimed_tokens == sum(worker._claims.values()) >= 0
         names = [worker.hello.worker_id for worker in self.roster]
         assert len(names) == len(set(names))
 
     @invariant()
     def nothing_waits_that_could_be_sent(self):
-        if queue := self.dispatcher._queue:
-            assert choose(self.roster.ready_workers(), queue[0].claimed_tokens) is None
+        for part in self.table.sending.line.heads()[:1]:
+            able = candidates(self.roster.ready_workers(), part.tokens)
+            assert not [worker for worker in able if not (part.request.runs_alone and worker.held)]
 
     def teardown(self):
         """Whatever happened, a minute later each request has ended, and nothing is left of it."""

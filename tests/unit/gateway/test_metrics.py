@@ -85,7 +85,7 @@ def test_a_workers_own_numbers_come_from_its_beat_and_its_calls(metrics, roster)
     found = scrape(metrics)
     assert found["ostraka_worker_rss_bytes", ("worker", "w0")] == 123_456
     assert found["ostraka_worker_batches_total", ("worker", "w0")] == 40
-    assert found["ostraka_worker_tokens_per_second", ("worker", "w0")] == pytest.approx(1000.0)
+    assert found["ostraka_worker_tokens_per_second", ("worker", "w0")] == pytest.approx(1000.0, rel=0.2)
 
 
 def test_a_restart_continues_a_workers_series_instead_of_adding_one(metrics, roster):

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostraka_gateway.roster import Worker
-from ostraka_gateway.routing import choose
-from ostraka_shared.messages import Hello
+from ostraka_gateway.roster import KEPT_STATES, State, Worker
+from ostraka_gateway.routing import LEAST_STATE_TOKENS, candidates, has_room, state_of
+from ostraka_shared.messages import Beat, Hello
 
 
 def worker(name, outstanding=0, credit=100, last_turn=0):
@@ -13,6 +13,10 @@ def worker(name, outstanding=0, credit=100, last_turn=0):
         each.hold("held", outstanding, last_turn)
     each.last_turn = last_turn
     return each
+
+
+def choose(workers, tokens):
+    return next(iter(candidates(workers, tokens)), None)
 
 
 def chosen(workers, tokens):
@@ -35,7 +39,7 @@ def test_credit_is_used_to_the_last_token():
 
 
 def test_the_least_loaded_may_lack_the_room_that_another_has():
-    assert chosen([worker("small", 10, credit=20), worker("large", 50, credit=500)], 100) == "large"
+    assert chosen([worker("small", 10, credit=15), worker("large", 50, credit=500)], 10) == "large"
 
 
 def test_an_idle_worker_takes_a_request_of_any_size():
@@ -53,7 +57,89 @@ WORKERS = st.lists(
 
 @given(WORKERS, st.integers(1, 300))
 def test_it_finds_one_exactly_if_there_is_one(workers, tokens):
-    able = [w for w in workers if w.outstanding_tokens == 0 or w.outstanding_tokens + tokens <= w.credit_tokens]
+    able = [w for w in workers if has_room(w, tokens)]
     found = choose(iter(workers), tokens)
     assert (found in able) if able else (found is None)
     assert all(found.outstanding_tokens <= w.outstanding_tokens for w in able)
+
+
+@given(st.integers(0, 400), st.integers(1, 200), st.integers(1, 800))
+def test_credit_is_kept_and_a_long_request_leaves_half_of_it(outstanding, credit, tokens):
+    each = worker("w", outstanding, credit)
+    if not has_room(each, tokens):
+        assert each.held
+        return
+    each.hold("new", tokens, 1)
+    assert each.claimed_tokens <= credit
+    assert sum(held > credit for held in each.held.values()) <= 1
+    assert has_room(each, 1) == (each.claimed_tokens < credit)
+
+
+def test_the_faster_worker_is_done_first():
+    slow, fast = worker("slow", 50), worker("fast", 80)
+    slow.cost.start(100.0)
+    fast.cost.start(1000.0)
+    assert chosen([slow, fast], 10) == "fast"
+
+
+STATE = State(b"state", 50)
+
+
+def timed(name, outstanding=0, credit=1000):
+    each = worker(name, outstanding, credit)
+    each.cost.start(100.0)
+    return each
+
+
+def first(workers, tokens=60, state=STATE):
+    return candidates(workers, tokens, state)[0].hello.worker_id
+
+
+def test_who_keeps_the_state_is_preferred_while_waiting_costs_less_than_reading_it():
+    other, keeper = timed("other", 10), timed("keeper", 55)
+    keeper.keep(STATE)
+    assert first([other, keeper]) == "keeper"
+    assert first([other, keeper], state=State(b"another", 50)) == "other"
+    keeper.hold("more", 10, 1)
+    assert first([other, keeper]) == "other"
+
+
+def test_a_kept_state_takes_no_room():
+    keeper = timed("keeper", 80, credit=100)
+    assert candidates([keeper], 60, STATE) == []
+    keeper.keep(STATE)
+    assert candidates([keeper], 60, STATE) == [keeper]
+    assert candidates([keeper], 60, None) == []
+
+
+def test_idle_workers_share_states_by_rendezvous_and_keep_most_when_one_is_lost():
+    workers = [timed(f"w{number}") for number in range(4)]
+    states = [State(str(number).encode(), 50) for number in range(400)]
+    owners = {state: first(workers, state=state) for state in states}
+    assert all(60 < list(owners.values()).count(f"w{number}") < 140 for number in range(4))
+    for each in workers:
+        each.last_turn = 7  # who was served when decides nothing here
+    left = {state: first(workers[:3], state=state) for state in states}
+    assert all(left[state] == owner for state, owner in owners.items() if owner != "w3")
+
+
+def test_what_is_known_of_a_workers_states_is_bounded_as_its_own_cache_is():
+    each = timed("w")
+    states = [State(str(number).encode(), 100) for number in range(40)]
+    for state in states:
+        each.keep(state)
+        each.keep(states[0])
+    assert sum(map(each.keeps, states)) == KEPT_STATES[0]
+    assert each.keeps(states[0])
+    assert each._kept_tokens == 100 * KEPT_STATES[0]
+    each.beat = Beat(0, 0, 0, 0, 0, 0, snapshots_max=0, snapshots_max_tokens=0)
+    each.keep(states[1])
+    assert not any(map(each.keeps, states))
+    assert each._kept_tokens == 0
+
+
+def test_a_state_is_known_by_its_tokens_alone_and_a_short_one_is_none():
+    tokens = b"abcd" * LEAST_STATE_TOKENS
+    assert state_of(tokens + b"more", LEAST_STATE_TOKENS, 4) == state_of(tokens, LEAST_STATE_TOKENS, 4)
+    assert state_of(b"x" + tokens[1:], LEAST_STATE_TOKENS, 4) != state_of(tokens, LEAST_STATE_TOKENS, 4)
+    assert state_of(tokens, LEAST_STATE_TOKENS - 1, 4) is None

@@ -3,6 +3,7 @@ import json
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -135,16 +136,56 @@ def test_a_key_missing(folder, key):
         {"answer_token_ids": 5},
         {"answer_token_ids": ["a", "b"]},
         {"answer_token_ids": None},
+        {"answer_token_ids": ["1", "2"]},
+        {"answer_token_ids": [1.0, 2]},
+        {"answer_token_ids": [-1, 2]},
+        {"answer_token_ids": [1, 2**32]},
+        {"answer_token_ids": [True, False]},
+        {"context_tokens": 0},
+        {"context_tokens": -8192},
+        {"context_tokens": "8192"},
+        {"context_tokens": 8192.0},
+        {"context_tokens": True},
+        {"context_tokens": 10**4000},
+        {"context_tokens": None},
+        {"contract": {"bos": None, "no": "b", "yes": "c"}},
+        {"contract": {"bos": "a", "no": 0, "yes": 1}},
+        {"contract": {"bos": "\ud800", "no": "b", "yes": "c"}},
+        {"name": 5},
+        {"name": "\udfff"},
+        {"architecture": ["llama"]},
+        {"precision": None},
+        {"builder_version": 3},
+        {"engine": "tensorrt"},
+        {"engine": []},
+        {"source": []},
+        {"source": {"sha256": 5}},
+        {"check": "fine"},
+        {"check": {"largest_dp": "small"}},
+        {"check": {"largest_dp": True}},
+        {"fake": [1]},
     ],
 )
 def test_a_key_wrong(folder, change):
     damage_spec(folder, lambda raw: raw.update(change))
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"null", b"5", b'"x"', b"\xff\xfe", b"{}"])
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{", b"[]", b"null", b"5", b'"x"', b"\xff\xfe", b"{}", b"[" * 100_000, b'{"a":' * 100_000, b"9" * 10_000],
+)
 def test_no_spec_at_all(folder, text):
     (folder / SPEC_FILE).write_bytes(text)
     with pytest.raises(ModelDamaged, match="not a model description"):
+        open_folder(folder)
+
+
+def test_a_spec_that_cannot_be_read(folder, monkeypatch):
+    def refuse(*_args, **_named):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(ModelDamaged, match="Permission denied"):
         open_folder(folder)
 
 
@@ -179,7 +220,7 @@ TEXT = st.text(st.characters(codec="utf-8"), max_size=10)
 @given(
     name=TEXT,
     contract=st.builds(PromptContract, TEXT, TEXT, TEXT),
-    answer_token_ids=st.tuples(st.integers(0, 2**32), st.integers(0, 2**32)),
+    answer_token_ids=st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)),
     source=st.dictionaries(TEXT, TEXT, max_size=3),
     check=st.dictionaries(TEXT, st.floats(allow_nan=False), max_size=3),
     fake=st.dictionaries(TEXT, st.none() | st.integers() | TEXT, max_size=3),

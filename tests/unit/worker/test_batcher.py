@@ -38,10 +38,12 @@ def test_a_full_budget_is_used_to_the_last_token():
     assert names(filled(10, 4, 6, 1).next_batch()) == ["0", "1"]
 
 
-def test_the_first_goes_whatever_its_size_and_then_goes_alone():
-    batcher = filled(10, 50, 1)
-    assert names(batcher.next_batch()) == ["0"]
+def test_one_larger_than_the_budget_waits_apart_and_goes_alone():
+    batcher = filled(10, 50, 1, 60)
     assert names(batcher.next_batch()) == ["1"]
+    assert names(batcher.next_long()) == ["0"]
+    assert names(batcher.next_long()) == ["2"]
+    assert batcher.next_long() == []
 
 
 def test_nobody_is_overtaken_by_one_that_would_fit():
@@ -67,15 +69,26 @@ def test_clear_forgets_all():
     assert (len(batcher), batcher.queued_tokens, batcher.next_batch()) == (0, 0, [])
 
 
+def test_what_is_taken_out_is_gone():
+    batcher = filled(10, 6, 50)
+    assert batcher.take_out("1", 2) is None
+    assert [batcher.take_out(name, 1).work.request_id for name in ("1", "0")] == ["1", "0"]
+    assert (len(batcher), batcher.queued_tokens) == (0, 0)
+
+
 @given(st.lists(st.integers(1, 40)), st.integers(1, 60))
 def test_batches_are_the_queue_in_order_under_the_budget(sizes, budget):
     batcher = filled(budget, *sizes)
-    batches = []
-    while len(batcher):
-        batches.append(batcher.next_batch())
-    assert [name for batch in batches for name in names(batch)] == [str(n) for n in range(len(sizes))]
+    batches, long = [], []
+    while batch := batcher.next_batch():
+        batches.append(batch)
+    while batch := batcher.next_long():
+        long += names(batch)
+    assert not len(batcher)
+    assert long == [str(n) for n, size in enumerate(sizes) if size > budget]
+    assert [name for batch in batches for name in names(batch)] == [str(n) for n, s in enumerate(sizes) if s <= budget]
     for batch in batches:
-        assert len(batch) == 1 or sum(each.tokens for each in batch) <= budget
+        assert sum(each.tokens for each in batch) <= budget
     for batch, following in itertools.pairwise(batches):  # greedy: the next one would not have fitted
         assert sum(each.tokens for each in batch) + following[0].tokens > budget
 
@@ -84,6 +97,8 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.integers(1, 30), st.integers(0, 5)),
         st.tuples(st.just("batch")),
+        st.tuples(st.just("long")),
+        st.tuples(st.just("take out"), st.integers(0, 60)),
         st.tuples(st.just("expire"), st.integers(0, 2)),
         st.tuples(st.just("clear")),
     ),
@@ -96,18 +111,27 @@ def test_nothing_is_lost_and_the_count_is_exact(steps, budget):
     """Against the plainest model there is: a list."""
     batcher, model, now = Batcher(budget), [], 0.0
     for number, step in enumerate(steps):
+        short, long = ([each for each in model if (each.tokens > budget) is is_long] for is_long in (False, True))
         match step:
             case ("add", tokens, seconds):
                 model.append(waiting(number, tokens, seconds * 1000, now))
                 batcher.add(model[-1])
             case ("batch",):
                 batch = batcher.next_batch()
-                assert batch == model[: len(batch)]
-                assert bool(batch) == bool(model)
-                del model[: len(batch)]
+                assert batch == short[: len(batch)]
+                assert bool(batch) == bool(short)
+                model = [each for each in model if each not in batch]
+            case ("long",):
+                assert batcher.next_long() == long[:1]
+                model = [each for each in model if each not in long[:1]]
+            case ("take out", name):
+                found = [each for each in model if each.work.request_id == str(name)]
+                assert batcher.take_out(str(name), 1) == (found[0] if found else None)
+                model = [each for each in model if each not in found]
             case ("expire", seconds):
                 now += seconds
-                assert batcher.drop_expired(now) == [each for each in model if each.deadline <= now]
+                expired = [each for line in (short, long) for each in line if each.deadline <= now]
+                assert batcher.drop_expired(now) == expired
                 model = [each for each in model if each.deadline > now]
             case ("clear",):
                 batcher.clear()

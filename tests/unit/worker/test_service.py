@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ostraka_shared.messages import (
     Beat,
     Bye,
+    Cancel,
     Drain,
     Failed,
     Hello,
@@ -39,8 +40,8 @@ def work(name, *lengths, prefix=0, attempt=1, deadline_ms=60_000, token=1):
 
 @dataclass
 class FakeLink:
-    """Each `receive` takes the next step of `script`: messages, or a function that gives them. After the last step the
-    gateway says DRAIN. `waits` are the timeouts asked for; one that finds nothing lets its time pass."""
+    """Each `receive` takes the next step of `script`: messages, or a function that gives them. After the last step, and
+    once the worker has nothing to do, the gateway says DRAIN. `waits` are the timeouts asked for; one that finds nothing lets its time pass."""
 
     clock: FakeClock
     script: deque = field(default_factory=deque)
@@ -56,6 +57,8 @@ class FakeLink:
 
     def receive(self, timeout_s):
         self.waits.append(timeout_s)
+        if not self.script and not timeout_s:
+            return []
         step = self.script.popleft() if self.script else [Drain()]
         messages = step() if callable(step) else step
         if not messages:
@@ -198,11 +201,41 @@ def test_between_the_calls_of_a_large_request_it_hears_and_beats(world):
     said = world.run([work("a", 600, 700)], [late])
     kinds = [type(message) for message in world.link.sent]
     assert kinds[:4] == [Ready, Started, Beat, Started]
-    assert [each.tokens for each in said[1:5]] == [300, 350, 300, 350]  # pieces of both prompts
-    assert [each.request_id for each in results(said)] == ["a", "b"]
-    assert world.link.sent[2].queued_requests == 1
-    assert world.link.sent[2].queued_tokens == 2
-    assert results(said)[1].queue_ms == pytest.approx(1000.0)
+    assert [each.tokens for each in said if isinstance(each, Started)] == [300, 2, 350, 300, 350]  # pieces of both
+    assert [each.request_id for each in results(said)] == ["b", "a"], "a short one waits for one call at most"
+    assert (results(said)[0].queue_ms, results(said)[0].inference_ms) == pytest.approx((0.0, 2.0))
+    assert results(said)[1].inference_ms == pytest.approx(1300.0)  # its own calls alone
+
+
+def test_a_beat_between_calls_says_what_waits(world):
+    world.run([work("a", 600, 700), work("b", 2), work("c", 16)], [], [])
+    (beat, *_) = (message for message in world.link.sent if isinstance(message, Beat))
+    assert (beat.queued_requests, beat.queued_tokens) == (1, 16)
+
+
+def test_what_is_cancelled_while_it_waits_is_not_run(world):
+    said = world.run([work("a", 16), work("b", 4), Cancel("b", 1), Cancel("a", 9), Cancel("unknown", 1)])
+    assert failures(said) == [("b", "cancelled")]
+    assert world.engine.calls == [[16]]
+
+
+def test_a_large_request_stops_at_the_call_after_it_was_cancelled(world):
+    said = world.run([work("a", *[100] * 50)], [], [Cancel("a", 1), work("b", 2)])
+    assert world.engine.calls == [[100], [100], [2]]
+    assert failures(said) == [("a", "cancelled")]
+    assert [each.request_id for each in results(said)] == ["b"]
+
+
+def test_an_answer_on_its_way_cannot_be_cancelled(world):
+    said = world.run([work("a", 16)], [Cancel("a", 1)])
+    assert failures(said) == []
+    assert [each.request_id for each in results(said)] == ["a"]
+
+
+def test_a_gateway_that_forgot_it_is_not_answered_what_the_old_one_asked(world):
+    said = world.run([work("a", *[100] * 50)], [UNKNOWN, work("b", 2)])
+    assert world.engine.calls == [[100], [2]]
+    assert [each.request_id for each in results(said)] == ["b"]
 
 
 def test_it_never_waits_while_something_is_queued(world):
@@ -384,7 +417,9 @@ def test_every_request_is_answered_exactly_once_and_rightly(steps):
             is_bad = int.from_bytes(each.suffixes[0][:4], "little") in (FAIL, NAN)
             assert answer.code == "deadline_exceeded" or (is_bad and answer.code == "engine_failed")
     order = [each.request_id for each in results(said)]
-    assert order == [each.request_id for each in works if each.request_id in set(order)]
+    for is_long in (False, True):
+        line = [each.request_id for each in works if (each.tokens > BUDGET) is is_long and each.request_id in order]
+        assert [name for name in order if name in line] == line
     assert said[0] == READY
     assert said[-1] == Bye("drained")
     for place, message in enumerate(said):  # each result had its STARTED before it

@@ -67,16 +67,27 @@ class NodeWriter:
         if array.nbytes <= INLINE_BYTES:
             self._tensors.append(numpy_helper.from_array(array, name))
             return name
+        return self._external(name, array.shape, array.dtype, [array])
+
+    def weight_in_pieces(self, name: str, shape: tuple[int, ...], pieces: Iterable[npt.NDArray[np.float32]]) -> str:
+        """A float32 weight whose rows come in runs: none of them is kept."""
+        return self._external(name, shape, np.dtype(np.float32), pieces)
+
+    def _external(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype[np.generic],
+        pieces: Iterable[npt.NDArray[np.generic]],
+    ) -> str:
         offset = -(-self._data.tell() // PAGE_BYTES) * PAGE_BYTES
         self._data.seek(offset)
-        self._data.write(array.tobytes())
-        tensor = TensorProto(
-            name=name,
-            data_type=helper.np_dtype_to_tensor_dtype(array.dtype),
-            dims=array.shape,
-            data_location=TensorProto.EXTERNAL,
-        )
-        for key, value in (("location", self._location), ("offset", offset), ("length", array.nbytes)):
+        for piece in pieces:
+            self._data.write(np.ascontiguousarray(piece).data)
+        length = self._data.tell() - offset
+        kind = helper.np_dtype_to_tensor_dtype(dtype)
+        tensor = TensorProto(name=name, data_type=kind, dims=shape, data_location=TensorProto.EXTERNAL)
+        for key, value in (("location", self._location), ("offset", offset), ("length", length)):
             tensor.external_data.add(key=key, value=str(value))
         self._tensors.append(tensor)
         return name

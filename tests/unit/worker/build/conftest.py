@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from ostraka_shared.model_folder import ModelFolder
-from ostraka_worker.build.builder import build_file
+from ostraka_worker.build.builder import Form, build_source
 from ostraka_worker.build.catalog import PRECISIONS
 from ostraka_worker.build.progress import Silent
 from tests.unit.worker.build.tiny import write_tiny
@@ -27,7 +27,7 @@ def tiny_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_folders(tiny_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelFolder]:
     models = tmp_path_factory.mktemp("models")
-    return {p: build_file(tiny_gguf, models / p, "tiny", p, ("0", "1"), Silent()) for p in PRECISIONS}
+    return {p: build_source(tiny_gguf, models / p, "tiny", p, Form("0", "1"), Silent()) for p in PRECISIONS}
 
 
 @pytest.fixture

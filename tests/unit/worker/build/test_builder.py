@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from ostraka_shared.errors import CheckFailed, ConfigError, SourceRefused
-from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
+from ostraka_shared.model_folder import ModelFolder, PromptContract, open_folder, verify_folder
 from ostraka_worker.build import builder, catalog, check
-from ostraka_worker.build.builder import build_file
-from ostraka_worker.build.checkpoint import Checkpoint, read_checkpoint
+from ostraka_worker.build.builder import Form, build_source
+from ostraka_worker.build.checkpoint import read_checkpoint
+from ostraka_worker.build.decoder import Checkpoint
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.engine import Line
 from ostraka_worker.onnx_engine import OnnxEngine
@@ -20,7 +21,7 @@ from tests.unit.worker.build.conftest import Steps
 
 
 def build(source: Path, target: Path, steps: Silent, precision: str = "fp32") -> ModelFolder:
-    return build_file(source, target, "tiny", precision, ("0", "1"), steps)
+    return build_source(source, target, "tiny", precision, Form("0", "1"), steps)
 
 
 def entries(folder: Path) -> list[str]:
@@ -63,11 +64,12 @@ def test_what_differs_or_is_damaged_is_built_again(tiny_gguf: Path, tmp_path: Pa
     build(tiny_gguf, target, Silent())
     if change == "damage":
         (target / "model.onnx.data").unlink()
-    answers = ("a", "b") if change == "answers" else ("0", "1")
+    form = Form("a", "b") if change == "answers" else Form("0", "1")
     precision = "int8" if change == "precision" else "fp32"
-    folder = build_file(tiny_gguf, target, "tiny", precision, answers, steps)
+    folder = build_source(tiny_gguf, target, "tiny", precision, form, steps)
     assert steps.seen[-1] == f"built {target}"
-    assert (folder.spec.precision, folder.spec.contract.no) == (precision, answers[0])
+    assert folder.spec.precision == precision
+    assert folder.spec.contract == PromptContract("<|im_start|>", *form)
     verify_folder(folder)
     assert entries(tmp_path) == ["model"]
 
@@ -137,7 +139,7 @@ def test_a_figure_that_is_no_number_is_refused() -> None:
 
 def test_an_answer_of_two_tokens_is_refused(tiny_gguf: Path, tmp_path: Path, steps: Steps) -> None:
     with pytest.raises(SourceRefused, match="must be one"):
-        build_file(tiny_gguf, tmp_path / "model", "tiny", "fp32", ("no", "1"), steps)
+        build_source(tiny_gguf, tmp_path / "model", "tiny", "fp32", Form("no", "1"), steps)
     assert entries(tmp_path) == []
 
 

@@ -13,14 +13,14 @@ import pytest
 from ostraka_shared.errors import ModelMissing, OutOfSpace
 from ostraka_shared.model_folder import open_folder, verify_folder
 from ostraka_worker.build import embedded
-from ostraka_worker.build.builder import build_file
+from ostraka_worker.build.builder import Form, build_source
 from ostraka_worker.build.progress import Silent
 from tests.unit.worker.build.tiny import write_wheel
 
 BUILD = """
 import signal, sys
 from pathlib import Path
-from ostraka_worker.build.builder import build_file
+from ostraka_worker.build.builder import Form, build_source
 from ostraka_worker.build.progress import Silent
 
 class StopAt(Silent):
@@ -29,7 +29,7 @@ class StopAt(Silent):
             print("there", flush=True)
             signal.pause()
 
-build_file(Path(sys.argv[1]), Path(sys.argv[2]), "tiny", "int8", ("0", "1"), StopAt())
+build_source(Path(sys.argv[1]), Path(sys.argv[2]), "tiny", "int8", Form("0", "1"), StopAt())
 """
 
 
@@ -44,7 +44,7 @@ def test_kill_9_then_build_again(tiny_gguf: Path, tmp_path: Path, step: str) -> 
     with pytest.raises(ModelMissing):
         open_folder(target)
     assert [path.name.startswith(".model.building-") for path in tmp_path.iterdir()] == [True]
-    verify_folder(build_file(tiny_gguf, target, "tiny", "int8", ("0", "1"), Silent()))
+    verify_folder(build_source(tiny_gguf, target, "tiny", "int8", Form("0", "1"), Silent()))
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
@@ -64,7 +64,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_is_named_and_nothing_is_left(tiny_gguf: Path, small_disk: Path) -> None:
     with pytest.raises(OutOfSpace, match=f"the disk of {small_disk} is full"):
-        build_file(tiny_gguf, small_disk / "model", "tiny", "fp32", ("0", "1"), Silent())
+        build_source(tiny_gguf, small_disk / "model", "tiny", "fp32", Form("0", "1"), Silent())
     assert list(small_disk.iterdir()) == []
 
 
@@ -87,7 +87,7 @@ def test_a_file_size_limit_is_named_too(tiny_gguf: Path, tmp_path: Path) -> None
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
     try:
         with pytest.raises(OutOfSpace):
-            build_file(tiny_gguf, tmp_path / "model", "tiny", "fp32", ("0", "1"), Silent())
+            build_source(tiny_gguf, tmp_path / "model", "tiny", "fp32", Form("0", "1"), Silent())
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list(tmp_path.iterdir()) == []

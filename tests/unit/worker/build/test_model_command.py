@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from ostraka.__main__ import main
-from ostraka_shared.model_folder import open_folder
+from ostraka_shared.model_folder import PromptContract, open_folder
 from ostraka_worker.build.progress import Bars, Lines, for_stderr
+from tests.unit.worker.build.forms import FORMS, random_tensors, write_folder
 
 
 def call(*words: str | Path) -> int:
@@ -40,6 +41,21 @@ def test_name_and_output(tiny_gguf: Path, tmp_path: Path, capsys: pytest.Capture
     assert "no letter or digit" in capsys.readouterr().err
 
 
+def test_build_from_a_folder_that_is_asked_for_yes_or_no(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    form = FORMS["qwen3"]
+    source = write_folder(tmp_path / "Tiny.Qwen3-0.1B", form, random_tensors(form), shards=2)
+    assert call("build", source, "--form", "yes-no", "--cache-dir", tmp_path) == 0
+    folder = open_folder(tmp_path / "models" / "tiny.qwen3-0.1b-fp32")
+    assert capsys.readouterr().out == f"{folder.path}\n"
+    assert folder.spec.contract == PromptContract("", " No", " Yes")
+    assert (folder.spec.architecture, folder.spec.source["folder"]) == ("qwen3", "Tiny.Qwen3-0.1B")
+    assert folder.spec.answer_token_ids == (form.pieces.index("ĠNo"), form.pieces.index("ĠYes"))
+    assert call("verify", folder.path) == 0
+    (source / "tokenizer_config.json").write_text("{}")  # the same model, of another source
+    assert call("build", source, "--form", "yes-no", "--cache-dir", tmp_path) == 0
+    assert open_folder(folder.path).spec.source != folder.spec.source
+
+
 def test_the_cache_dir_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_gguf: Path) -> None:
     monkeypatch.setenv("OSTRAKA_CACHE_DIR", str(tmp_path))
     assert call("build", tiny_gguf) == 0
@@ -63,10 +79,14 @@ def test_an_altered_file_fails_verification(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["build", "absent.gguf"], "ostraka: there is no file absent.gguf\n"),
+        (["build", "absent.gguf"], "ostraka: there is no file or folder absent.gguf\n"),
         (
             ["build", "--answers", "a", "b"],
-            "ostraka: --answers needs a SOURCE: the embedded model's answers are fixed\n",
+            "ostraka: --form and --answers need a SOURCE: how the embedded model is asked is fixed\n",
+        ),
+        (
+            ["build", "--form", "yes-no"],
+            "ostraka: --form and --answers need a SOURCE: how the embedded model is asked is fixed\n",
         ),
         (["verify", "absent"], "ostraka: no model folder at absent: build one with `ostraka model build`\n"),
     ],

@@ -1,0 +1,46 @@
+"""The flags that say who answers, a model in this process or a running server, and what they name."""
+
+import argparse
+import os
+
+from ostraka.answerers import Answerer, LocalModel, Server
+from ostraka.embedded_model import find_model
+from ostraka_gateway.served_model import ServedModel
+from ostraka_shared.errors import ConfigError
+from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
+from ostraka_worker.config import DEFAULT_BATCH_TOKENS
+
+
+def register_answerer(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--server", metavar="URL", help="ask a running server instead of loading a model")
+    parser.add_argument("--concurrency", type=int, default=16, metavar="N", help="requests in flight to the server")
+    parser.add_argument("--model", metavar="DIR", help="a model folder (default: the embedded model)")
+    parser.add_argument("--precision", choices=PRECISIONS, default=DEFAULT_PRECISION, help="of the embedded model")
+    parser.add_argument("--cache-dir", default="~/.cache/ostraka", help="where downloads and built models are kept")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="cores to use here")
+
+
+def find_answerer(values: argparse.Namespace) -> Answerer:
+    return _ask_server(values.server, values) if values.server else _load(values.model, values)
+
+
+def find_other_answerer(named: str, values: argparse.Namespace) -> Answerer:
+    """`named`: a server's address or a model folder."""
+    return _ask_server(named, values) if named.startswith(("http://", "https://")) else _load(named, values)
+
+
+def _ask_server(url: str, values: argparse.Namespace) -> Answerer:
+    _check_counts(values)
+    return Server(url, values.concurrency, os.environ.get("JEV_API_KEY"))
+
+
+def _load(folder: str | None, values: argparse.Namespace) -> Answerer:
+    _check_counts(values)
+    found = find_model(folder, values.cache_dir, values.precision)
+    return LocalModel(ServedModel(found), values.threads, DEFAULT_BATCH_TOKENS)
+
+
+def _check_counts(values: argparse.Namespace) -> None:
+    for name in ("concurrency", "threads"):
+        if getattr(values, name) < 1:
+            raise ConfigError(f"--{name} must be at least 1, not {getattr(values, name)}")

@@ -1,0 +1,182 @@
+"""The supervisor's side of the zygote: workers that are forked from a process which has the model, not started anew.
+
+    Child.start ─► Zygote.fork ─► ForkedProcess: asked ─pid─► running ─► exit code
+                                                   └─ refused, hung up, overdue ─► ForkFailed: it loads for itself
+
+A request waits in the zygote's socket while that still loads. Each has a channel, which whoever gives up closes.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from ostraka.children import Child, ForkFailed
+from ostraka_shared.process_control import adopt_orphans
+
+SILENT_S = 3.0
+"""Forking takes 10 to 40 ms; a loaded zygote of which nothing is heard for so long is stopped or hangs."""
+LOAD_S = 300.0
+"""As long as the gateway gives a worker: a large model from a cold disk."""
+MESSAGE_BYTES = 1 << 16
+EXIT_UNKNOWN = 255
+
+
+@dataclass(slots=True, eq=False)
+class Zygote(Child):
+    """A child like the others: started, replaced, ended. `command` gets the descriptor that is first in `pass_fds`."""
+
+    control: socket.socket | None = None
+    heard_at: float | None = None
+
+    def start(self) -> None:
+        """Raises OSError where it cannot be started, or its forks could not become this process's children."""
+        self.hang_up()
+        if not adopt_orphans():
+            raise OSError("prctl(PR_SET_CHILD_SUBREAPER) fails here")
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control.settimeout(0.0)
+        with theirs:
+            self.pass_fds = (theirs.fileno(),)
+            Child.start(self)  # `super()` knows nothing of a dataclass made anew for its slots
+
+    def reap(self) -> int | None:
+        code = Child.reap(self)
+        if code is not None:
+            self.hang_up()
+        return code
+
+    def hang_up(self) -> None:
+        if self.control:
+            self.control.close()
+        self.control, self.heard_at = None, None
+
+    def fork(self, arguments: Sequence[str]) -> "ForkedProcess | None":
+        """A worker to be, asked for with `arguments`; None where there is nobody to ask."""
+        if not self.is_running or not self.control:
+            return None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(0.0)
+        with theirs:
+            try:
+                ours.send(json.dumps(list(arguments)).encode())
+                socket.send_fds(self.control, [b"fork"], [theirs.fileno()])
+            except OSError:
+                ours.close()
+                return None
+        return ForkedProcess(self, ours)
+
+    def is_overdue(self, asked_at: float) -> bool:
+        """Whether what was asked for then should have come. The zygote is then killed: it is stopped or hangs."""
+        if self.heard_at is None and self._has_loaded():
+            self.heard_at = time.monotonic()
+        begun, patience_s = (self.started, LOAD_S) if self.heard_at is None else (self.heard_at, SILENT_S)
+        if time.monotonic() < max(begun, asked_at) + patience_s:
+            return False
+        self.send(signal.SIGKILL)
+        return True
+
+    def _has_loaded(self) -> bool:
+        try:
+            return bool(self.control and self.control.recv(MESSAGE_BYTES))
+        except OSError:
+            return False
+
+
+class ForkedProcess:
+    """As `subprocess.Popen` to its Child. A process of ours from the first moment, known once it has sent its pid."""
+
+    def __init__(self, zygote: Zygote, channel: socket.socket) -> None:
+        self._zygote = zygote
+        self._channel: socket.socket | None = channel
+        self._asked_at = time.monotonic()
+        self._code: int | None = None
+        self.pid = 0
+
+    @property
+    def channel(self) -> socket.socket | None:
+        """Where its pid will come from; None once that is known, or nobody waits for it."""
+        return self._channel
+
+    def poll(self) -> int | None:
+        """Its exit code, as Popen's. Raises ForkFailed."""
+        if self._channel:
+            self._take_report(self._channel)
+        return self._wait(os.WNOHANG)
+
+    def wait(self) -> int:
+        code = self._wait(0)
+        return EXIT_UNKNOWN if code is None else code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self._code is not None:
+            return
+        if self.pid:
+            os.kill(self.pid, number)  # ours, and not reaped yet: the pid is nobody else's
+        else:
+            self._abandon(-number)
+
+    def _take_report(self, channel: socket.socket) -> None:
+        try:
+            message = channel.recv(MESSAGE_BYTES)
+        except BlockingIOError:
+            if self._zygote.is_overdue(self._asked_at):
+                self._fail("the process that loaded the model does not answer")
+            return
+        except ConnectionResetError:  # closed with our settings unread
+            message = b""
+        if not message:
+            self._fail("the process that loaded the model has ended, or its fork has")
+        report = json.loads(message)
+        if "pid" not in report:
+            self._fail(report["refused"])
+        self.pid = report["pid"]
+        self._zygote.heard_at = time.monotonic()  # it takes one request after the other
+        with contextlib.suppress(OSError):  # it has died already, and is about to be reaped
+            channel.send(b"go")
+        self._hang_up()
+
+    def _fail(self, reason: str) -> None:
+        self._abandon(EXIT_UNKNOWN)
+        raise ForkFailed(reason)
+
+    def _abandon(self, code: int) -> None:
+        """Without a channel, the fork ends by itself."""
+        self._code = code
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._channel:
+            self._channel.close()
+            self._channel = None
+
+    def _wait(self, options: int) -> int | None:
+        if self._code is None and self.pid:
+            try:
+                pid, status = os.waitpid(self.pid, options)
+            except ChildProcessError:  # reaped as a stray, before we knew of it
+                self._code = EXIT_UNKNOWN
+            else:
+                self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+
+def awaited_channels(children: Sequence[Child]) -> list[socket.socket]:
+    """Of the forks that are asked for and have not reported yet."""
+    forked = [child.process for child in children if isinstance(child.process, ForkedProcess)]
+    return [process.channel for process in forked if process.channel]
+
+
+def reap_strays(known: Collection[int]) -> None:
+    """Zombies that nobody waits for: spare forks whose zygote has ended. Stops at one that is `known`."""
+    try:
+        while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if found.si_pid in known:
+                return
+            os.waitpid(found.si_pid, 0)
+    except ChildProcessError:
+        pass

@@ -1,0 +1,227 @@
+"""The kernels alone, against attention written out in float64; and what happens without them."""
+
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from ostraka_worker import kernels
+from ostraka_worker.build.kernel_graphs import DOMAIN, FIELDS
+from ostraka_worker.kernels import LIBRARY, build, usable_kinds
+
+HEADS, KV_HEADS, DIMS = 6, 2, 32
+OPERATORS = {"avx512": "LineAttention", "amx": "LineAttentionBf16"}
+# In float the sums' own roundings; in bfloat16 those of the odds, to 8 bits.
+TOLERANCES = {"avx512": 2e-5, "amx": 4e-2}
+needs_kernels = pytest.mark.skipif(
+    not usable_kinds(), reason="no kernels here (python -m ostraka_worker.kernels.build)"
+)
+Lines = list[tuple[int, int, int, int, int]]
+
+
+def make_session(kind: str) -> ort.InferenceSession:
+    kept = TensorProto.UINT16 if kind == "amx" else TensorProto.FLOAT
+    names = {"query": TensorProto.FLOAT, "key": kept, "value": kept, "past_key": kept, "past_value": kept}
+    names["lines"] = TensorProto.INT32
+    inputs = [helper.make_tensor_value_info(name, type_, [None, None]) for name, type_ in names.items()]
+    node = helper.make_node(OPERATORS[kind], list(names), ["out"], domain=DOMAIN, heads=HEADS, kv_heads=KV_HEADS)
+    outputs = [helper.make_tensor_value_info("out", TensorProto.FLOAT, [None, None])]
+    opsets = [helper.make_opsetid("", 23), helper.make_opsetid(DOMAIN, 1)]
+    model = helper.make_model(helper.make_graph([node], "one", inputs, outputs), opset_imports=opsets, ir_version=11)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.register_custom_ops_library(str(LIBRARY))
+    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+@pytest.fixture(scope="module", params=usable_kinds() or ("avx512",))
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def session(kind: str) -> ort.InferenceSession:
+    return make_session(kind)
+
+
+class Call:
+    """Random rows for some lines. Keys and values are rounded as the kernel wants them."""
+
+    def __init__(self, lines: Lines, past: int, kind: str) -> None:
+        random = np.random.default_rng(len(lines) + past)
+        rows, width = sum(line[1] for line in lines), KV_HEADS * DIMS
+        self.lines = lines
+        self.query = random.normal(0, 2, (rows, HEADS * DIMS)).astype(np.float32)
+        made = [random.normal(0, 1, (count, width)).astype(np.float32) for count in (rows, rows, past, past)]
+        self.key, self.value, self.past_key, self.past_value = (
+            truncate(each) if kind == "amx" else each for each in made
+        )
+        self.is_rounded = kind == "amx"
+
+    def inputs(self) -> dict[str, np.ndarray]:
+        kept = {"key": self.key, "value": self.value, "past_key": self.past_key, "past_value": self.past_value}
+        if self.is_rounded:
+            kept = {name: (each.view(np.uint32) >> 16).astype(np.uint16) for name, each in kept.items()}
+        lines = np.array(self.lines, np.int32).reshape(-1, FIELDS)
+        return {"query": self.query, "lines": lines, **kept}
+
+    def expected(self) -> np.ndarray:
+        out = np.zeros(self.query.shape)
+        seen: list[tuple[np.ndarray, np.ndarray]] = []
+        for row, rows, first, past, parent in self.lines:
+            before = seen[parent] if parent >= 0 else (self.past_key[first:][:past], self.past_value[first:][:past])
+            keys, values = (
+                np.vstack([before[0], self.key[row:][:rows]]),
+                np.vstack([before[1], self.value[row:][:rows]]),
+            )
+            seen.append((keys, values))
+            for offset in range(rows):
+                out[row + offset] = self._attend(row + offset, keys, values, len(keys) - rows + offset + 1)
+        return out
+
+    def _attend(self, row: int, keys: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
+        parts = []
+        for head in range(HEADS):
+            place = slice(head // (HEADS // KV_HEADS) * DIMS, (head // (HEADS // KV_HEADS) + 1) * DIMS)
+            query = self.query[row, head * DIMS : (head + 1) * DIMS].astype(np.float64)
+            scores = keys[:count, place].astype(np.float64) @ query / DIMS**0.5
+            odds = np.exp(scores - scores.max())
+            parts.append(odds / odds.sum() @ values[:count, place])
+        return np.concatenate(parts)
+
+
+def truncate(rows: np.ndarray) -> np.ndarray:
+    """To what bfloat16 holds."""
+    return (rows.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[Lines, int]:
+    """Lines after nothing, after one of two memories, or after another line; blocks of 128 keys begin anywhere in them."""
+    pasts = [draw(st.sampled_from([0, 1, 127, 128, 129, 300])) for _ in range(2)]
+    lines: Lines = []
+    row = 0
+    for index in range(draw(st.integers(1, 6))):
+        rows = draw(st.one_of(st.integers(1, 12), st.sampled_from([31, 32, 33, 130])))
+        if index and draw(st.booleans()):
+            lines.append((row, rows, 0, 0, draw(st.integers(0, index - 1))))
+        else:
+            which = draw(st.integers(0, 1))
+            lines.append((row, rows, sum(pasts[:which]), draw(st.integers(0, pasts[which])), -1))
+        row += rows
+    return lines, sum(pasts)
+
+
+@needs_kernels
+@settings(max_examples=60, deadline=None)
+@given(call=calls())
+def test_each_row_sees_its_own_prompt_and_nothing_else(
+    session: ort.InferenceSession, kind: str, call: tuple[Lines, int]
+) -> None:
+    made = Call(*call, kind)
+    (out,) = session.run(None, made.inputs())
+    assert np.abs(out - made.expected()).max() < TOLERANCES[kind]
+
+
+@needs_kernels
+@settings(max_examples=30, deadline=None)
+@given(past=st.integers(1, 400), rows=st.integers(1, 40))
+def test_the_same_bits_at_once_or_after_a_past(session: ort.InferenceSession, kind: str, past: int, rows: int) -> None:
+    whole = Call([(0, past + rows, 0, 0, -1)], 0, kind)
+    (expected,) = session.run(None, whole.inputs())
+    resumed = whole.inputs()
+    for name in ("key", "value"):
+        resumed[f"past_{name}"], resumed[name] = resumed[name][:past], resumed[name][past:]
+    resumed["query"] = resumed["query"][past:]
+    resumed["lines"] = np.array([[0, rows, 0, past, -1]], np.int32)
+    (out,) = session.run(None, resumed)
+    assert out.tobytes() == expected[past:].tobytes()
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [(0, 4, 0, 0, -1)],
+        [(0, 9, 0, 0, -1)],
+        [(1, 8, 0, 0, -1)],
+        [(0, 8, 3, 3, -1)],
+        [(0, 8, -1, 2, -1)],
+        [(0, 8, 0, 0, 0)],
+        [(0, 8, 0, 0, -1), (8, 0, 0, 0, -1)],
+    ],
+)
+def test_lines_that_reach_outside_are_refused(session: ort.InferenceSession, kind: str, lines: Lines) -> None:
+    inputs = Call([(0, 8, 0, 0, -1)], 5, kind).inputs() | {"lines": np.array(lines, np.int32)}
+    with pytest.raises(Exception, match="the lines do not cover the rows"):
+        session.run(None, inputs)
+
+
+@needs_kernels
+def test_shapes_that_do_not_fit_are_refused(session: ort.InferenceSession, kind: str) -> None:
+    inputs = Call([(0, 8, 0, 0, -1)], 5, kind).inputs()
+    with pytest.raises(Exception, match="shapes do not fit"):
+        session.run(None, inputs | {"past_value": inputs["past_value"][:3]})
+
+
+def test_without_the_library_the_runtimes_own_operators_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("model.onnx", "model.amx.onnx", "model.avx512.onnx"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "kernels.so")
+    kernels.usable_kinds.cache_clear()
+    try:
+        assert kernels.best_graph(tmp_path / "model.onnx").name == "model.onnx"
+        (tmp_path / "kernels.so").write_bytes(b"no library")
+        kernels.usable_kinds.cache_clear()
+        assert kernels.best_graph(tmp_path / "model.onnx").name == "model.onnx"
+    finally:
+        kernels.usable_kinds.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("usable", "there", "best"),
+    [
+        (("amx", "avx512"), ("amx", "avx512"), "model.amx.onnx"),
+        (("avx512",), ("amx", "avx512"), "model.avx512.onnx"),
+        (("amx", "avx512"), ("avx512",), "model.avx512.onnx"),
+        (("amx", "avx512"), (), "model.onnx"),
+        ((), ("amx", "avx512"), "model.onnx"),
+    ],
+)
+def test_the_best_variant_that_is_there_and_usable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, usable: tuple[str, ...], there: tuple[str, ...], best: str
+) -> None:
+    for each in there:
+        (tmp_path / f"model.{each}.onnx").touch()
+    monkeypatch.setattr(kernels, "usable_kinds", lambda: usable)
+    assert kernels.best_graph(tmp_path / "model.onnx").name == best
+
+
+IS_TARGET = (sys.platform, platform.machine()) == ("linux", "x86_64")
+
+
+@pytest.mark.skipif(not IS_TARGET or not shutil.which("cc"), reason="no C compiler, or not x86-64")
+def test_they_compile_without_a_warning(tmp_path: Path) -> None:
+    assert build.compile_kernels(tmp_path / "kernels.so") == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["kernels.so"]
+    sources = sorted(str(path) for path in build.FOLDER.glob("*.c"))
+    flags = [*build.FLAGS, *(f"-m{each}" for each in build.MACHINE), "-Werror", "-o", str(tmp_path / "strict.so")]
+    subprocess.run(["cc", *flags, *sources], check=True)
+
+
+@pytest.mark.skipif(not IS_TARGET, reason="not x86-64")
+def test_a_compiler_that_fails_or_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "false")
+    assert "false cannot compile the kernels" in build.compile_kernels(tmp_path / "kernels.so")
+    monkeypatch.delenv("CC")
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert build.compile_kernels(tmp_path / "kernels.so") == "there is no C compiler"
+    assert list(tmp_path.iterdir()) == []

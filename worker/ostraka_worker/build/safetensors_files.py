@@ -1,0 +1,121 @@
+"""Where the tensors of a folder's safetensors files lie, in one file or in shards. Nothing in them is executed.
+
+Read by hand, because the package of that name has no bfloat16 without torch.
+"""
+
+import json
+import struct
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ostraka_shared.errors import SourceRefused, UnknownArchitecture
+from ostraka_worker.build.decoder import Tensor
+from ostraka_worker.build.settings import read_json
+from ostraka_worker.build.stored_tensors import Bytes, StoredTensor
+
+WHOLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+# The format's own limit, so that a damaged length is not taken for a head of many gigabytes.
+MOST_HEAD_BYTES = 100_000_000
+DTYPES = ("F32", "F16", "BF16")
+
+
+def tensor_files(folder: Path) -> list[Path]:
+    """The files that hold the tensors, sorted. Raises SourceRefused."""
+    if (folder / INDEX).is_file():
+        return [folder / name for name in sorted(set(_weight_map(folder).values()))]
+    if (folder / WHOLE).is_file():
+        return [folder / WHOLE]
+    pickled = any(folder.glob("pytorch_model*.bin"))
+    hint = "its weights are pickled, and no pickle is ever read: convert them" if pickled else "fetch the whole folder"
+    raise SourceRefused(f"there is neither {WHOLE} nor {INDEX} in {folder}: {hint}")
+
+
+def read_places(folder: Path) -> dict[str, StoredTensor]:
+    """Every tensor by its name in the files. Raises SourceRefused or UnknownArchitecture."""
+    places: dict[str, StoredTensor] = {}
+    files = tensor_files(folder)
+    owners = _weight_map(folder) if (folder / INDEX).is_file() else None
+    for file in files:
+        held = _read_head(file)
+        if owners is not None:
+            _hold_against(owners, file, held)
+        places |= held
+    return places
+
+
+def _weight_map(folder: Path) -> dict[str, str]:
+    path = folder / INDEX
+    owners = read_json(path).get("weight_map")
+    if not isinstance(owners, dict) or not owners or not all(isinstance(name, str) for name in owners.values()):
+        raise SourceRefused(f"{path} has no weight_map from tensors to files: fetch it again")
+    for name in set(owners.values()):
+        if Path(name).name != name or not name.endswith(".safetensors"):
+            raise SourceRefused(f"{path} names {name!r}, which is no safetensors file of its folder: fetch it again")
+        if not (folder / name).is_file():
+            raise SourceRefused(f"{path} names {name}, which is not there: fetch the whole folder")
+    return owners
+
+
+def _hold_against(owners: dict[str, str], file: Path, held: dict[str, StoredTensor]) -> None:
+    listed = {tensor for tensor, owner in owners.items() if owner == file.name}
+    if differing := listed ^ held.keys():
+        raise SourceRefused(f"{file} and {INDEX} differ about {min(differing)}: they are not of the same checkpoint")
+
+
+def _read_head(path: Path) -> dict[str, StoredTensor]:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        first = file.read(8)
+        (length,) = struct.unpack("<Q", first) if len(first) == 8 else (0,)
+        if not 2 <= length <= min(MOST_HEAD_BYTES, size - 8):
+            raise SourceRefused(f"{path} is not a readable safetensors file: fetch it again")
+        head = _parse(path, file.read(length))
+    start = 8 + length
+    head.pop("__metadata__", None)
+    return {name: _place(path, start, size, name, entry) for name, entry in head.items()}
+
+
+def _parse(path: Path, raw: bytes) -> dict[str, Any]:
+    try:
+        head = json.loads(raw)
+    except (ValueError, RecursionError) as bad:
+        raise SourceRefused(f"{path} is not a readable safetensors file ({bad}): fetch it again") from bad
+    if not isinstance(head, dict):
+        raise SourceRefused(f"{path} is not a readable safetensors file: fetch it again")
+    return head
+
+
+def _place(path: Path, start: int, size: int, name: str, entry: Any) -> StoredTensor:
+    try:
+        dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        numbers = (*shape, begin, end)
+    except (TypeError, KeyError, ValueError) as bad:
+        raise SourceRefused(f"{path} describes no tensor as {name}: fetch it again") from bad
+    if dtype not in DTYPES:
+        raise UnknownArchitecture(
+            f"cannot build a model with {dtype!r} weights: {name} has them; {', '.join(DTYPES)} are read"
+        )
+    value_bytes = 4 if dtype == "F32" else 2
+    if not shape or not all(type(each) is int and 0 <= each <= size for each in numbers):
+        raise SourceRefused(f"{path} describes no tensor as {name}: fetch it again")
+    if end - begin != prod(shape) * value_bytes or start + end > size or not prod(shape):
+        raise SourceRefused(f"{path} ends before its tensor {name}, or gives it a wrong length: fetch it again")
+    widen = {"F32": _f32, "F16": _f16, "BF16": _bf16}[dtype]
+    return StoredTensor(path, start + begin, tuple(shape), shape[-1] * value_bytes, widen)
+
+
+def _f32(raw: Bytes) -> Tensor:
+    return raw.view("<f4")
+
+
+def _f16(raw: Bytes) -> Tensor:
+    return raw.view("<f2").astype(np.float32)
+
+
+def _bf16(raw: Bytes) -> Tensor:
+    """The upper half of a float32."""
+    return (raw.view("<u2").astype(np.uint32) << 16).view(np.float32)

@@ -1,0 +1,39 @@
+"""Our own attention, in C, as operators of ONNX Runtime: which of them this machine and this installation can run.
+
+build.py makes the library where there is a compiler; without it the graph of the runtime's own operators serves.
+"""
+
+import ctypes
+from functools import cache
+from pathlib import Path
+
+LIBRARY = Path(__file__).with_name("kernels.so")
+KINDS = {"amx": "has_amx", "avx512": "has_avx512"}
+"""The best first, with the library's function that says whether the machine has what it takes."""
+
+
+@cache
+def usable_kinds() -> tuple[str, ...]:
+    if not LIBRARY.is_file():
+        return ()
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+        return tuple(kind for kind, ask in KINDS.items() if getattr(library, ask)())
+    except (OSError, AttributeError):  # another system's, or half of one
+        return ()
+
+
+def graph_for(graph: Path, kind: str) -> Path:
+    """Where the variant of a graph lies that wants this kind of kernel."""
+    return graph.with_name(f"{graph.stem}.{kind}{graph.suffix}")
+
+
+def kind_of(graph: Path) -> str:
+    """The kernels that this variant of a graph wants; empty: none."""
+    return graph.stem.partition(".")[2]
+
+
+def best_graph(graph: Path) -> Path:
+    """The variant of a graph that is fastest here: itself, if it has no other or no kernel is usable."""
+    variants = (graph_for(graph, kind) for kind in usable_kinds())
+    return next((each for each in variants if each.is_file()), graph)

@@ -1,0 +1,43 @@
+"""Compiles the kernels beside their source: `python -m ostraka_worker.kernels.build`. An installation does it too.
+
+It imports nothing of ours: the package's build runs it by its path.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+LIBRARY = FOLDER / "kernels.so"
+COMPILERS = ("cc", "gcc", "clang")
+FLAGS = ["-O3", "-std=gnu11", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+# For the whole library: whoever loads it asks has_avx512 and has_amx before anything else.
+MACHINE = ["avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512bf16", "fma", "amx-tile", "amx-bf16"]
+
+
+def compile_kernels(target: Path = LIBRARY) -> str:
+    """Returns what stood in the way, or nothing. The library appears whole or not at all."""
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        return "the kernels are for Linux on x86-64"
+    compiler = os.environ.get("CC") or next(filter(shutil.which, COMPILERS), None)
+    if compiler is None:
+        return "there is no C compiler"
+    made = target.with_suffix(f".{os.getpid()}")
+    command = [*compiler.split(), *FLAGS, *(f"-m{each}" for each in MACHINE), "-o", str(made)]
+    sources = sorted(str(source) for source in FOLDER.glob("*.c"))
+    try:
+        subprocess.run([*command, *sources, "-lm"], check=True, capture_output=True, text=True)
+        made.replace(target)
+    except (OSError, subprocess.CalledProcessError) as bad:
+        said = getattr(bad, "stderr", "") or str(bad)
+        return f"{compiler} cannot compile the kernels ({said.strip().splitlines()[0]})"
+    finally:
+        made.unlink(missing_ok=True)
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(compile_kernels() or 0)

@@ -1,0 +1,99 @@
+/* All in float, on AVX-512. Each sum goes over dims, or over keys, in their order. */
+#include "attention.h"
+#include "softmax.h"
+
+enum { TILE = 8 }; /* keys, or dims, whose sums are held in registers: 16 of them, two halves of the columns each */
+
+static void nothing(void) {}
+
+/* To [dims, COLUMNS]. */
+static void pack_query(Columns *columns, const float *const *rows) {
+    const __m512 scale = _mm512_set1_ps(1.44269504f / __builtin_sqrtf((float)columns->dims));
+    for (int half = 0; half < 2; half++)
+        for (int dim = 0; dim < columns->dims; dim += 16) {
+            __m512i values[16];
+            for (int column = 0; column < 16; column++) {
+                const float *row = rows[half * 16 + column];
+                values[column] = (__m512i)(row ? _mm512_mul_ps(_mm512_loadu_ps(row + dim), scale) : _mm512_setzero_ps());
+            }
+            transpose(values);
+            for (int row = 0; row < 16; row++)
+                _mm512_store_si512((float *)columns->query + (dim + row) * COLUMNS + half * 16, values[row]);
+        }
+}
+
+static void score(Columns *columns, const Block *block) {
+    const float *query = (const float *)columns->query;
+    for (int key = 0; key < block->count; key += TILE) {
+        const char *keys = block->keys + key * block->key_stride;
+        __m512 sums[TILE][2];
+        for (int row = 0; row < TILE; row++)
+            sums[row][0] = sums[row][1] = _mm512_setzero_ps();
+        for (int dim = 0; dim < columns->dims; dim++) {
+            const __m512 left = _mm512_load_ps(query + dim * COLUMNS), right = _mm512_load_ps(query + dim * COLUMNS + 16);
+#pragma GCC unroll 8
+            for (int row = 0; row < TILE; row++) {
+                const __m512 value = _mm512_set1_ps(((const float *)(keys + row * block->key_stride))[dim]);
+                sums[row][0] = _mm512_fmadd_ps(value, left, sums[row][0]);
+                sums[row][1] = _mm512_fmadd_ps(value, right, sums[row][1]);
+            }
+        }
+        float *scores = columns->scores + key * COLUMNS;
+        for (int row = 0; row < TILE; row++) {
+            _mm512_store_ps(scores + row * COLUMNS, sums[row][0]);
+            _mm512_store_ps(scores + row * COLUMNS + 16, sums[row][1]);
+        }
+    }
+}
+
+/* In place of the scores. */
+static void odds(Columns *columns, int count) {
+    for (int half = 0; half < 2; half++) {
+        const __m512 largest = raise_largest(columns, count, half);
+        float *scores = columns->scores + half * 16;
+        __m512 sum = _mm512_setzero_ps();
+        for (int key = 0; key < count; key++) {
+            const __m512 odd = power_of_two(_mm512_sub_ps(_mm512_load_ps(scores + key * COLUMNS), largest));
+            sum = _mm512_add_ps(sum, odd);
+            _mm512_store_ps(scores + key * COLUMNS, odd);
+        }
+        float *total = columns->total + half * 16;
+        _mm512_store_ps(total, _mm512_add_ps(_mm512_load_ps(total), sum));
+    }
+}
+
+static void weigh(Columns *columns, const Block *block) {
+    for (int dim = 0; dim < columns->dims; dim += TILE) {
+        float *weighted = columns->weighted + dim * COLUMNS;
+        __m512 sums[TILE][2];
+        for (int row = 0; row < TILE; row++) {
+            sums[row][0] = _mm512_load_ps(weighted + row * COLUMNS);
+            sums[row][1] = _mm512_load_ps(weighted + row * COLUMNS + 16);
+        }
+        for (int key = 0; key < block->count; key++) {
+            const float *values = (const float *)(block->values + key * block->value_stride) + dim;
+            const float *scores = columns->scores + key * COLUMNS;
+            const __m512 left = _mm512_load_ps(scores), right = _mm512_load_ps(scores + 16);
+#pragma GCC unroll 8
+            for (int row = 0; row < TILE; row++) {
+                const __m512 value = _mm512_set1_ps(values[row]);
+                sums[row][0] = _mm512_fmadd_ps(value, left, sums[row][0]);
+                sums[row][1] = _mm512_fmadd_ps(value, right, sums[row][1]);
+            }
+        }
+        for (int row = 0; row < TILE; row++) {
+            _mm512_store_ps(weighted + row * COLUMNS, sums[row][0]);
+            _mm512_store_ps(weighted + row * COLUMNS + 16, sums[row][1]);
+        }
+    }
+}
+
+static void read_block(Columns *columns, const Block *block, const int32_t *limits) {
+    score(columns, block);
+    if (limits)
+        mask_scores(columns, block, limits);
+    odds(columns, block->count);
+    weigh(columns, block);
+}
+
+const Variant FP32 = {4, nothing, nothing, pack_query, NULL, read_block};

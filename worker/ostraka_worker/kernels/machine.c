@@ -1,0 +1,21 @@
+/* What this machine can run. AMX tiles must also be asked of the kernel, once a process; forks inherit them. */
+#include "attention.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { REQUEST_TILES = 0x1023, TILE_DATA = 18 };
+
+int has_avx512(void) {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq");
+}
+
+int has_amx(void) {
+    unsigned a = 7, b = 0, c = 0, d = 0;
+    __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+    const unsigned bf16_and_tiles = 1u << 22 | 1u << 24;
+    return has_avx512() && __builtin_cpu_supports("avx512bf16") && (d & bf16_and_tiles) == bf16_and_tiles &&
+           syscall(SYS_arch_prctl, REQUEST_TILES, TILE_DATA) == 0;
+}

@@ -1,0 +1,57 @@
+"""A model on its way from the folder to an engine that may answer: verified, loaded, and unchanged meanwhile."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ostraka_shared.errors import ModelDamaged
+from ostraka_shared.model_folder import FileStates, ModelFolder, file_states, verify_folder
+from ostraka_worker.engine import Engine, Line
+from ostraka_worker.engines import load_engine
+
+PROOF_TOKENS = 2
+"""Of the call that shows a fork to compute as its original did: every weight is used, and it takes one short call's
+time (13 ms in int8, 36 in fp32, the first time about twice that)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """`files` is how the folder's files were when they were hashed."""
+
+    folder: ModelFolder
+    engine: Engine
+    files: FileStates
+
+    def check_files(self) -> None:
+        """Raises ModelDamaged where this may not be what the fingerprint says any more: weights are mapped."""
+        if file_states(self.folder) != self.files:
+            raise ModelDamaged(f"files of {self.folder.path} were written to or replaced after they were verified")
+
+    def proof(self) -> bytes:
+        """The bits of an answer that is the same for the same model on the same machine."""
+        return self.engine.run([Line(np.ones(PROOF_TOKENS, np.uint32))]).tobytes()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Warm:
+    """What a fork begins with: a model that has answered, how fast, and the proof it must give too."""
+
+    loaded: Loaded
+    tokens_per_s: float
+    proof: bytes
+
+
+def load_verified(folder: ModelFolder, threads: int) -> Loaded:
+    """Hashed at every load: a file altered since would give wrong answers under the right fingerprint.
+
+    Raises ModelDamaged, and what the engine raises.
+    """
+    files = file_states(folder)
+    verify_folder(folder)
+    loaded = Loaded(folder, load_engine(folder, threads), files)
+    loaded.check_files()
+    if folder.spec.precision == "int8" and folder.spec.engine == "onnx":
+        from ostraka_worker.int8_speed import warn_if_slow  # noqa: PLC0415  it brings the runtime
+
+        warn_if_slow(loaded.engine.version)
+    return loaded
