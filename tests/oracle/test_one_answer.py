@@ -112,6 +112,22 @@ def test_a_part_of_a_kept_state(bench: Bench) -> None:
     assert snapshots.counts.hits > COUNT // 3
 
 
+def test_the_largest_difference_is_no_bit(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    """What docs/decisions/0007 rests on, and prints."""
+    expected = np.array([answer for each in bench.expected for answer in each])
+    assert len(expected) >= 500
+    differing, largest = 0, 0.0
+    for budget, snapshots in ((256, None), (128, Snapshots(20, 4000)), (256, Snapshots(20, 4000))):
+        read = [bench.answer(range(first, min(first + 8, COUNT)), budget, snapshots) for first in range(0, COUNT, 8)]
+        found = np.array([answer for batch in read for each in batch for answer in each])
+        differing += int((found.view(np.uint64) != expected.view(np.uint64)).sum())
+        largest = max(largest, float(np.abs(found - expected).max()))
+    variant = "/".join(bench.graph.parts[-2:])
+    with capsys.disabled():
+        print(f"\n{variant}: {len(expected)} prompts, 3 ways: {differing} answers differ, by up to {largest:g}")  # noqa: T201
+    assert (differing, largest) == (0, 0.0)
+
+
 @pytest.mark.parametrize("piece", [5, 48, 100])
 def test_in_pieces(bench: Bench, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "PIECE_TOKENS", piece)

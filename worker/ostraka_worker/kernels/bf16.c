@@ -36,8 +36,11 @@ static void end(void) {
         _tile_release();
 }
 
-static __m512i round_16(__m512 x) {
-    return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(x));
+/* The upper half of each lane is `high` rounded, the lower one `low`. Neither is negative. */
+static inline __m512i round_pair(__m512 low, __m512 high) {
+    const __m512i half = _mm512_set1_epi32(0x8000), upper = _mm512_set1_epi32((int)0xffff0000);
+    const __m512i right = _mm512_srli_epi32(_mm512_add_epi32((__m512i)low, half), 16);
+    return _mm512_ternarylogic_epi32(_mm512_add_epi32((__m512i)high, half), upper, right, 0xea); /* a & b | c */
 }
 
 void round_to_bf16(const float *from, uint16_t *to, int64_t count) {
@@ -124,12 +127,11 @@ static void odds(Columns *columns, int count) {
         char *pairs = columns->odds + half * 64;
         __m512 even = _mm512_setzero_ps(), odd = even;
         for (int key = 0; key < count; key += 2) {
-            const __m512 low = power_of_two(_mm512_sub_ps(_mm512_load_ps(scores + key * COLUMNS), largest));
-            const __m512 high = power_of_two(_mm512_sub_ps(_mm512_load_ps(scores + (key + 1) * COLUMNS), largest));
+            const __m512 low = power_of_two(_mm512_sub_ps(_mm512_load_ps(scores + key * COLUMNS), largest), 4);
+            const __m512 high = power_of_two(_mm512_sub_ps(_mm512_load_ps(scores + (key + 1) * COLUMNS), largest), 4);
             even = _mm512_add_ps(even, low);
             odd = _mm512_add_ps(odd, high);
-            const __m512i pair = _mm512_or_si512(round_16(low), _mm512_slli_epi32(round_16(high), 16));
-            _mm512_store_si512(pairs + key / 2 * COLUMNS * 4, pair);
+            _mm512_store_si512(pairs + key / 2 * COLUMNS * 4, round_pair(low, high));
         }
         float *total = columns->total + half * 16;
         _mm512_store_ps(total, _mm512_add_ps(_mm512_load_ps(total), _mm512_add_ps(even, odd)));

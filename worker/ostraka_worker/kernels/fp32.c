@@ -53,7 +53,7 @@ static void odds(Columns *columns, int count) {
         float *scores = columns->scores + half * 16;
         __m512 sum = _mm512_setzero_ps();
         for (int key = 0; key < count; key++) {
-            const __m512 odd = power_of_two(_mm512_sub_ps(_mm512_load_ps(scores + key * COLUMNS), largest));
+            const __m512 odd = power_of_two(_mm512_sub_ps(_mm512_load_ps(scores + key * COLUMNS), largest), 6);
             sum = _mm512_add_ps(sum, odd);
             _mm512_store_ps(scores + key * COLUMNS, odd);
         }

@@ -28,7 +28,7 @@ static inline __m512 raise_largest(Columns *columns, int count, int half) {
     }
     const __m512 largest = _mm512_max_ps(_mm512_max_ps(a, b), _mm512_max_ps(c, d));
     if (_mm512_cmpneq_ps_mask(largest, before)) {
-        const __m512 scale = power_of_two(_mm512_sub_ps(before, largest));
+        const __m512 scale = power_of_two(_mm512_sub_ps(before, largest), 6);
         _mm512_store_ps(columns->largest + half * 16, largest);
         float *total = columns->total + half * 16;
         _mm512_store_ps(total, _mm512_mul_ps(_mm512_load_ps(total), scale));
