@@ -28,7 +28,7 @@ faults: $(VENV)/.dev             ## kills, stops and starves real processes
 bench: $(VENV)/.dev              ## throughput served against the engine alone; see benchmarks/README.md
 	$(BIN)/python -m benchmarks.served_share
 
-conformance: $(VENV)/.dev        ## all of jevcompat and jevbench-mini's batch trials with the real model: hours in fp32
+conformance: $(VENV)/.dev        ## all of jevcompat and jevbench-mini's batch trials with the real model
 	$(BIN)/python -m benchmarks.conformance
 
 openapi: $(VENV)/.installed      ## prints the OpenAPI document anew; a test compares it

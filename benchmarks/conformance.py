@@ -1,5 +1,5 @@
-"""All of jevcompat and of jevbench-mini's batch trials, with the real model: too long for the tests, which run the same
-with the fake one. A choice's options are prompts of their own, so 255 of them are 800,000 tokens.
+"""All of jevcompat and of jevbench-mini's batch trials, with the real model, in either precision: too long for the
+tests, which run the first in int8 and the second with the fake model.
 
     make conformance     or   python -m benchmarks.conformance --precision int8
 """

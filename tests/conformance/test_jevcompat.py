@@ -1,43 +1,21 @@
-"""jevcompat's whole suite against the real server, whose model is the fake one: 255 options are 800,000 tokens, which
-the real one reads in `make conformance`. What depends on the model is asked of the real one in tests/e2e."""
+"""jevcompat's whole suite against the real server, whose model is the fake one. tests/e2e asks the real one."""
 
-import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jevcompat.mock import MockConfig, make_server
 
 from tests.cluster import Cluster, running
 from tests.conformance.batch_trials import check_batch_trials
+from tests.conformance.compatibility import check_compatibility, failed, run_jevcompat
 from tests.fake_model import make_fake_model
 
-JEVCOMPAT = Path(sys.executable).with_name("jevcompat")
 KEY = "a-key"
 CONTEXT_TOKENS = 32_768
 """The fake tokenizer makes a token of each byte: 255 options are 11,000."""
-
-
-def run_jevcompat(url: str, folder: Path, *options: str) -> tuple[int, dict[str, Any]]:
-    report = folder / "report.json"
-    command = [JEVCOMPAT, "test", url, f"--json={report}", *options]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert report.exists(), run.stdout + run.stderr
-    return run.returncode, json.loads(report.read_text(encoding="utf-8"))
-
-
-def counts(report: dict[str, Any], level: str) -> tuple[int, int]:
-    """(passed, tested)"""
-    return report["summary"][level]["passed"], report["summary"][level]["tested"]
-
-
-def failed(report: dict[str, Any]) -> list[str]:
-    return [result["id"] for result in report["results"] if result["status"] not in ("pass", "skip")]
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +30,7 @@ def test_every_requirement_is_met(
     model: Path, tmp_path: Path, environment: dict[str, str], options: tuple[str, ...], should: int
 ) -> None:
     with running(model, f"--run-dir={tmp_path / 'run'}", env=environment) as cluster:
-        code, report = run_jevcompat(cluster.url, tmp_path, *options)
-    assert failed(report) == []
-    assert (code, counts(report, "MUST"), counts(report, "SHOULD")) == (0, (32, 32), (should, should))
+        check_compatibility(cluster.url, tmp_path, *options, must=32, should=should)
 
 
 @contextmanager
