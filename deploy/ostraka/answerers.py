@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from ostraka_gateway.dialect import Asked, SystemOneDialect
-from ostraka_gateway.prompts import TokenizedRequest
 from ostraka_gateway.served_model import ServedModel
+from ostraka_gateway.tokenization import TokenizedRequest
 from ostraka_shared.errors import ConfigError, OstrakaError
 from ostraka_shared.messages import Work, count_tokens
 from ostraka_worker.engine import Engine

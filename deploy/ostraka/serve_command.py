@@ -32,7 +32,13 @@ from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import ModelFolder, verify_folder
 from ostraka_shared.options import add_options, check_at_least, group, option, read_settings, to_flags
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
-from ostraka_worker.config import DEFAULT_BATCH_TOKENS, StateCacheConfig, WorkerConfig, ZygoteConfig
+from ostraka_worker.config import (
+    DEFAULT_BATCH_TOKENS,
+    DEFAULT_IDLE_CALL_S,
+    StateCacheConfig,
+    WorkerConfig,
+    ZygoteConfig,
+)
 
 log = structlog.get_logger()
 
@@ -51,6 +57,12 @@ class WorkersConfig:
         "fork: workers share the memory of one loaded model, if each has one core; load: each loads its own",
         choices=("fork", "load"),
     )
+    idle_call_s: float = option(
+        DEFAULT_IDLE_CALL_S, "seconds without work before a short call keeps the model in the CPU's caches; 0: never"
+    )
+
+    def __post_init__(self) -> None:
+        check_at_least(0, self, "idle_call_s")
 
 
 @dataclass(frozen=True)
@@ -247,6 +259,7 @@ def _worker_child(
             threads=len(cores),
             batch_tokens=config.batch_tokens,
             cache=config.cache,
+            idle_call_s=config.processes.idle_call_s,
             log_format=config.log_format,
             log_level=config.log_level,
         )

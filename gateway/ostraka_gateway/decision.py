@@ -18,11 +18,11 @@ from ostraka_gateway.dispatcher import Reply
 from ostraka_gateway.http_config import HttpConfig
 from ostraka_gateway.limits import DEADLINE_MS_MAX
 from ostraka_gateway.problems import Problem
-from ostraka_gateway.prompts import TokenizedRequest
 from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.schemas import SystemOneRequest
 from ostraka_gateway.served_model import ServedModel
 from ostraka_gateway.timeline import Timeline
+from ostraka_gateway.tokenization import TokenizedRequest
 from ostraka_shared.errors import InvalidRequest, OstrakaError
 
 DEADLINE_HEADER = "x-deadline-ms"

@@ -27,9 +27,9 @@ class Limits:
     score_levels: int = option(10, "most levels of a score")
     # feder-cr/jev's limits allow 26,624: 1,024 choices of 26 options.
     request_prompts: int = option(32_768, "most prompts of a request: one a noul or option, one a level but the lowest")
-    # About a million tokens, more than sixty workers read before a deadline. A body of two megabytes could ask for a
-    # quarter of a million prompts over one long state.
-    request_chars: int = option(4_000_000, "most characters of all prompts of a request together")
+    # About a million tokens, more than sixty workers read before a deadline. A body of two megabytes could ask for
+    # 255 times as much: each option of a choice is a prompt that lists them all.
+    request_chars: int = option(4_000_000, "most characters of a request's prompts together, its state counted once")
 
     def __post_init__(self) -> None:
         check_at_least(1, self, *(each.name for each in fields(self)))

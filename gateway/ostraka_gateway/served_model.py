@@ -3,23 +3,25 @@
 from tokenizers import Tokenizer
 
 from ostraka_gateway.limits import DEFAULT_LIMITS, Limits
-from ostraka_gateway.prompts import TokenizedRequest, render, tokenize
+from ostraka_gateway.prompts import render
 from ostraka_gateway.schemas import SystemOneRequest
+from ostraka_gateway.tokenization import PromptTokenizer, TokenizedRequest
 from ostraka_shared.errors import InvalidRequest, ModelDamaged
 from ostraka_shared.model_folder import ModelFolder
 
 
 class ServedModel:
-    """Thread-safe: nothing is changed after construction. Raises ModelDamaged where the tokenizer cannot be read."""
+    """Thread-safe: nothing is changed after construction. Raises ModelDamaged where the tokenizer cannot be used."""
 
     def __init__(self, folder: ModelFolder, limits: Limits = DEFAULT_LIMITS, name: str | None = None) -> None:
         self.folder = folder
         self.limits = limits
         self.name = name or folder.spec.name
         try:
-            self._tokenizer = Tokenizer.from_file(str(folder.tokenizer))
+            tokenizer = Tokenizer.from_file(str(folder.tokenizer))
         except Exception as bad:  # the package raises bare Exception
             raise ModelDamaged(f"{folder.tokenizer} is not a tokenizer ({bad}): build the model again") from bad
+        self._tokenizer = PromptTokenizer(tokenizer, folder.spec.contract)
 
     def tokenize(self, request: SystemOneRequest) -> TokenizedRequest:
         """Raises PromptTooLong, or InvalidRequest where the prompts together are too much."""
@@ -29,10 +31,10 @@ class ServedModel:
         rendered = render(request, spec.contract)
         if rendered.chars > self.limits.request_chars:
             # Where already the first is too long, that is what helps; and jev says so.
-            tokenize(self._tokenizer, rendered.first(), spec.context_tokens)
+            self._tokenizer.tokenize(rendered.first(), spec.context_tokens)
             asked = f"{rendered.prompt_count} prompts of {rendered.chars} characters together"
             raise _too_much(asked, self.limits.request_chars)
-        return tokenize(self._tokenizer, rendered, spec.context_tokens)
+        return self._tokenizer.tokenize(rendered, spec.context_tokens)
 
 
 def _too_much(asked: str, most: int) -> InvalidRequest:

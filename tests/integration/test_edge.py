@@ -121,10 +121,7 @@ def test_parts_are_refused(edge: Cluster) -> None:
             "too_long",
         ),
         (
-            {
-                "state": "x" * 5000,
-                "questions": {"q": {"type": "choice", "criteria": dict.fromkeys(map(str, range(160)))}},
-            },
+            {"questions": {"q": {"type": "choice", "criteria": dict.fromkeys(map(str, range(300)), "x" * 15)}}},
             "too_long",
         ),
     ],

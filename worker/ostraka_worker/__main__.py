@@ -49,7 +49,9 @@ def serve(config: WorkerConfig, warm: Warm | None = None) -> int:
     folder = warm.loaded.folder if warm else open_folder(Path(config.model))
     link = GatewayLink(config.gateway, f"{config.worker_id}.{config.incarnation}")
     snapshots = Snapshots(config.cache.state_cache, config.cache.state_cache_tokens)
-    service = Service(link, make_hello(config, folder), config.batch_tokens, config.credit_tokens, snapshots)
+    service = Service(
+        link, make_hello(config, folder), config.batch_tokens, config.credit_tokens, snapshots, config.idle_call_s
+    )
     begun = time.monotonic()
     service.introduce()
     if warm is None:

@@ -48,6 +48,7 @@ def test_children_get_what_the_supervisor_was_told(fake_model, tmp_path):
         answer_cache_bytes=70_000,
         deadline_ms=1234,
         grace_s=3.0,
+        processes=WorkersConfig(idle_call_s=7.5),
         log_format="json",
         log_level="debug",
     )
@@ -65,6 +66,7 @@ def test_children_get_what_the_supervisor_was_told(fake_model, tmp_path):
         assert worker.batch_tokens == 128
         assert worker.incarnation == 4
         assert worker.cores == (2 + number,)
+        assert worker.idle_call_s == 7.5
 
 
 def test_clusters_of_one_machine_do_not_mix(fake_model, tmp_path):
@@ -140,6 +142,7 @@ def test_where_it_listens_and_where_it_is_reached(fake_model, tmp_path, host, re
         "--deadline-ms=0",
         "--grace-s=-1",
         "--grace-s=nan",
+        "--idle-call-s=-1",
     ],
 )
 def test_settings_that_cannot_work_are_refused_before_anything_is_started(flag):

@@ -1008,6 +1008,14 @@ class ClusterMachine(RuleBasedStateMachine):
         """The new process says HELLO before the old one's death is noticed."""
         self.start(name, is_ready=is_ready)
 
+    @rule(count=COUNTS, prompts=st.integers(1, 3), deadline_s=st.sampled_from([3.0, 9.0, 60.0]))
+    def ask_about_a_state(self, count, prompts, deadline_s):
+        """One of a few, so that some worker keeps it."""
+        self.number += 1
+        state = tokens(40, self.random.choice("xyz"))
+        _, suffixes, _ = question(f"r{self.number}", count, prompts)
+        self.ask_for(f"r{self.number}", (state, suffixes, 40), self.loop.time() + deadline_s)
+
     @rule(count=COUNTS, prompts=st.integers(1, 3), deadline_s=st.sampled_from([0.5, 3.0, 9.0, 60.0]))
     def ask(self, count, prompts, deadline_s):
         self.number += 1
@@ -1179,7 +1187,7 @@ class ClusterMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_waits_that_could_be_sent(self):
         for part in self.table.sending.line.heads()[:1]:
-            able = candidates(self.roster.ready_workers(), part.tokens)
+            able = candidates(self.roster.ready_workers(), part.tokens, part.request.state)
             assert not [worker for worker in able if not (part.request.runs_alone and worker.held)]
 
     def teardown(self):

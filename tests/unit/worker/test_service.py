@@ -22,7 +22,7 @@ from ostraka_shared.messages import (
 )
 from ostraka_worker import service
 from ostraka_worker.fake_engine import FakeEngine
-from ostraka_worker.service import DEFAULT_HEARTBEAT_S, WARM_UP_SHAPES, Service
+from ostraka_worker.service import DEFAULT_HEARTBEAT_S, SHORT_CALL_TOKENS, WARM_UP_SHAPES, Service
 from ostraka_worker.snapshots import Snapshots
 from tests.clocks import FakeClock
 from tests.works import expected
@@ -425,3 +425,27 @@ def test_every_request_is_answered_exactly_once_and_rightly(steps):
     for place, message in enumerate(said):  # each result had its STARTED before it
         if isinstance(message, Result):
             assert any(isinstance(s, Started) and message.request_id in s.request_ids for s in said[:place])
+
+
+def idle_world(world, idle_call_s):
+    world.service = Service(world.link, HELLO, BUDGET, 2 * BUDGET, Snapshots(4, 1000), idle_call_s)
+    return world
+
+
+def test_a_worker_without_work_makes_a_short_call_now_and_then(world):
+    quiet = [[]] * 4  # up to a beat each, but for the first
+    said = idle_world(world, 1.0).run(*quiet, [work("a", 3)], *quiet)
+    assert world.engine.calls == [[SHORT_CALL_TOKENS], [3], [SHORT_CALL_TOKENS]]
+    assert [type(message) for message in said] == [Ready, Started, Result, Drain, Bye]  # nobody is told of them
+    assert world.service._counters.batches_done == 1
+
+
+def test_a_worker_that_never_rests_makes_no_call_of_its_own(world):
+    busy = [world.after(0.3, work(f"r{number}", 3)) for number in range(10)]
+    idle_world(world, 1.0).run(*busy)
+    assert world.engine.calls == [[3]] * 10
+
+
+def test_without_idle_calls_a_worker_rests(world):
+    idle_world(world, 0.0).run(*[[]] * 50)
+    assert world.engine.calls == []
