@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest
 
-.PHONY: serve test check e2e faults bench conformance openapi format clean
+.PHONY: serve test check e2e faults bench bench-engine conformance openapi format clean
 
 serve: $(VENV)/.installed        ## install, get and build the embedded model, serve on 127.0.0.1:8017
 	$(BIN)/ostraka serve $(FLAGS)
@@ -27,6 +27,10 @@ faults: $(VENV)/.dev             ## kills, stops and starves real processes
 
 bench: $(VENV)/.dev              ## throughput served against the engine alone; see benchmarks/README.md
 	$(BIN)/python -m benchmarks.served_share
+
+bench-engine: $(VENV)/.dev       ## the bare engine by call shape: int8, fp32, the machine's peak, kept states, memory
+	$(BIN)/python -m benchmarks.engine_shapes
+	$(BIN)/python -m benchmarks.engine_memory
 
 conformance: $(VENV)/.dev        ## all of jevcompat and jevbench-mini's batch trials with the real model
 	$(BIN)/python -m benchmarks.conformance

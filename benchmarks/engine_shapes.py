@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.gemm_peak import measure_peak
 from ostraka_shared.messages import Work
 from ostraka_worker.build.builder import ensure_embedded
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
@@ -27,6 +28,8 @@ from ostraka_worker.snapshots import Snapshots
 SHAPES = ((1, 20), (1, 32), (8, 32), (1, 128), (2, 128), (1, 256))
 STATE_TOKENS, QUESTION_TOKENS = 500, 20
 VOCABULARY = 49_000
+LINEAR_GFLOP = 2 * 30 * 3_538_944 / 1e9
+"""A token's linear layers in the embedded model."""
 Timed = dict[str, Callable[[], object]]
 
 
@@ -54,11 +57,17 @@ def load(cache_dir: Path, precision: str) -> Engine:
 
 
 def report_precisions(engines: dict[str, Engine], rounds: int) -> None:
+    """Also as a share of what the matrix products alone would allow: the rest is attention and small steps."""
+    peaks = {name: measure_peak(name) for name in engines}
+    shown = ", ".join(f"{name} {peak:.0f} G/s" for name, peak in peaks.items())
+    print(f"matrix products alone: {shown}; at that rate a token's linear layers would be all of its time")
     for prompts, tokens in SHAPES:
         lines = [Line(random_tokens(number, tokens)) for number in range(prompts)]
         taken = measure({name: partial(engine.run, lines) for name, engine in engines.items()}, rounds)
         shown = ", ".join(f"{name} {prompts * tokens / seconds:.0f} tok/s" for name, seconds in taken.items())
-        print(f"{prompts} x {tokens}: {shown}, int8 : fp32 {taken['fp32'] / taken['int8']:.2f}")
+        work = prompts * tokens * LINEAR_GFLOP
+        shares = ", ".join(f"{name} {work / seconds / peaks[name]:.0%}" for name, seconds in taken.items())
+        print(f"{prompts} x {tokens}: {shown}, int8 : fp32 {taken['fp32'] / taken['int8']:.2f}; of the peak: {shares}")
 
 
 def report_states(engine: Engine, rounds: int) -> None:

@@ -113,7 +113,7 @@ def test_a_part_of_a_kept_state(bench: Bench) -> None:
 
 
 def test_the_largest_difference_is_no_bit(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    """What docs/decisions/0007 rests on, and prints."""
+    """What docs/decisions/0010 rests on, and prints."""
     expected = np.array([answer for each in bench.expected for answer in each])
     assert len(expected) >= 500
     differing, largest = 0, 0.0
