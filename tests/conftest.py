@@ -1,4 +1,5 @@
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from tests.fake_model import make_fake_model
 for name in [name for name in os.environ if name.startswith("OSTRAKA_")]:
     del os.environ[name]  # the developer's own settings are not the tests'
 
+# Under nohup, or in a shell's background, these are ignored, and so by every child: the tests send both.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says something of the machine, nothing of the code.
 settings.register_profile("ostraka", deadline=None)
