@@ -13,6 +13,7 @@ EXIT_INTERRUPTED = 130
 COMMANDS = {
     "serve": ("ostraka.serve_command", "run a gateway and its workers on this machine"),
     "decide": ("ostraka.decide_command", "answer one request file without a server"),
+    "chaos": ("ostraka.chaos_command", "break a process of a running server on purpose, to see that nothing is lost"),
     "model": ("ostraka.model_command", "build, list and verify model folders"),
 }
 

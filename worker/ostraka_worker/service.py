@@ -51,6 +51,8 @@ class Link(Protocol):
 
     def receive(self, timeout_s: float) -> list[Message]: ...
 
+    def was_cut(self) -> bool: ...
+
 
 @dataclass(slots=True)
 class Counters:
@@ -138,9 +140,13 @@ class Service:
                     self.request_drain()
                 case _:
                     log.warning("unexpected_message", kind=type(message).__name__)
+        if self._link.was_cut():
+            self._is_registering = False  # that HELLO may be lost too
+            self._register_again()
 
     def _register_again(self) -> None:
-        """The gateway restarted: whoever waited for the queued requests is gone with it.
+        """The gateway restarted, or the link was cut: work or results may have been lost on the way, and only a new
+        HELLO has the gateway give what we held to others. Whoever waited for the queued requests no longer does.
 
         Once: every message that the old gateway did not live to read is refused by the new one, one by one.
         """
