@@ -19,7 +19,8 @@ from ostraka_shared.model_folder import (
 from ostraka_worker.build import embedded
 from ostraka_worker.build.catalog import BUILDER_VERSION, EMBEDDED_ANSWERS, EMBEDDED_NAME, model_path
 from ostraka_worker.build.check import BOUNDS, check_graph, refuse_above
-from ostraka_worker.build.checkpoint import Checkpoint, read_checkpoint
+from ostraka_worker.build.checkpoint import read_checkpoint
+from ostraka_worker.build.decoder import Checkpoint
 from ostraka_worker.build.graph import write_graph
 from ostraka_worker.build.progress import Progress
 from ostraka_worker.build.tokenizer import build_tokenizer, single_token

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from ostraka_shared.errors import CheckFailed
 from ostraka_shared.model_folder import GRAPH_FILE
-from ostraka_worker.build.checkpoint import Checkpoint
+from ostraka_worker.build.decoder import Checkpoint
 from ostraka_worker.build.progress import Progress
 from ostraka_worker.build.reference import reference_logits
 from ostraka_worker.engine import Engine, Line, TokenIds

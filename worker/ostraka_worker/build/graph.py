@@ -13,7 +13,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from ostraka_shared.model_folder import GRAPH_FILE, WEIGHTS_FILE
-from ostraka_worker.build.checkpoint import Checkpoint, Config
+from ostraka_worker.build.decoder import Checkpoint, Config
 from ostraka_worker.build.linears import Fp32Linears, Int8Linears, Linears
 from ostraka_worker.build.nodes import MICROSOFT, NodeWriter
 from ostraka_worker.build.progress import Progress
@@ -54,7 +54,7 @@ def _inputs(config: Config) -> list[onnx.ValueInfoProto]:
         "longest": [],
         "keys": ["lines", "keys"],
     }
-    width = config.kv_heads * config.head_dims
+    width = config.key_width
     return [
         *(info(name, int32, shape) for name, shape in shapes.items()),
         info("positions", TensorProto.INT64, ["rows", 1]),
@@ -67,7 +67,7 @@ def _inputs(config: Config) -> list[onnx.ValueInfoProto]:
 
 def _outputs(config: Config) -> list[onnx.ValueInfoProto]:
     """The rotated keys and the values of each row are only computed apart where the caller asks for them."""
-    info, width = helper.make_tensor_value_info, config.kv_heads * config.head_dims
+    info, width = helper.make_tensor_value_info, config.key_width
     kept = [info(name, TensorProto.FLOAT, ["rows", width]) for name in kept_names(config.layers)]
     return [info("logits", TensorProto.FLOAT, ["answers", 2]), *kept]
 
@@ -85,16 +85,17 @@ class _DecoderWriter:
         cosines, sines = rotary_tables(checkpoint.config)
         self._cosines = nodes.weight("cosines", cosines)
         self._sines = nodes.weight("sines", sines)
-        self._query = self._config.heads * self._config.head_dims
-        self._key = self._config.kv_heads * self._config.head_dims
+        query, key = self._config.query_width, self._config.key_width
         shapes = {
-            "as_rows": [-1, self._query],
-            "as_key_rows": [-1, self._key],
-            "as_turned": [-1, 1, self._query + self._key],
-            "turned_and_not": [self._query + self._key, self._key],
-            "query_and_key": [self._query, self._key],
+            "as_rows": [-1, query],
+            "as_key_rows": [-1, key],
+            "as_turned": [-1, 1, query + key],
+            "turned_and_not": [query + key, key],
+            "query_and_key": [query, key],
             "first_axis": [0],
         }
+        if self._config.has_head_norms:
+            shapes["as_heads"] = [-1, self._config.heads + self._config.kv_heads, self._config.head_dims]
         for name, shape in shapes.items():
             nodes.weight(name, np.array(shape, np.int64))
 
@@ -118,9 +119,12 @@ class _DecoderWriter:
     def _attention(self, index: int, normed: str) -> str:
         """Returns the heads' output, one row a row."""
         op, config = self._nodes.op, self._config
-        packed = np.concatenate([self._checkpoint.layer(index, name) for name in ("attn_q", "attn_k", "attn_v")])
-        mixed = self._linears.linear(normed, f"qkv_{index}", packed)
+        parts = ("attn_q", "attn_k", "attn_v")
+        packed, bias = self._checkpoint.packed(index, parts), self._checkpoint.packed_bias(index, parts)
+        mixed = self._linears.linear(normed, f"qkv_{index}", packed, bias)
         straight, value = self._nodes.split(mixed, "turned_and_not", ["", f"value_{index}"])
+        if config.has_head_norms:
+            straight = self._norm_heads(index, straight)
         # Each row is a batch of one: the operator refuses more places in a batch than the model's context has.
         tables = ("positions", self._cosines, self._sines)
         heads = config.heads + config.kv_heads
@@ -131,6 +135,16 @@ class _DecoderWriter:
         return self._nodes.choose(
             "resumes", lambda: self._resumed(index, query, key, value), lambda: self._fresh(query, key, value)
         )
+
+    def _norm_heads(self, index: int, straight: str) -> str:
+        """Query and key have a gain each: one norm without any, then one product, does both."""
+        op, config, layer = self._nodes.op, self._config, self._checkpoint.layer
+        heads = (("attn_q_norm", config.heads), ("attn_k_norm", config.kv_heads))
+        gains = np.concatenate([np.tile(layer(index, name), (count, 1)) for name, count in heads])
+        even = self._nodes.weight(f"even_{index}", np.ones(config.head_dims, np.float32))
+        rows = op("Reshape", straight, "as_heads")
+        normed = op("SimplifiedLayerNormalization", rows, even, axis=-1, epsilon=config.norm_epsilon)
+        return op("Mul", normed, self._nodes.weight(f"head_norm_{index}", gains))
 
     def _fresh(self, query: str, key: str, value: str) -> str:
         op, config = self._nodes.op, self._config
@@ -173,7 +187,7 @@ class _DecoderWriter:
 
     def _answers(self, normed: str, answer_token_ids: tuple[int, int]) -> None:
         # Mul and ReduceSum, not MatMul: its kernel depends on the number of prompts and moved P(yes) by 1e-5.
-        rows = self._nodes.weight("answers", self._checkpoint.head[list(answer_token_ids)])
+        rows = self._nodes.weight("answers", self._checkpoint.head_rows(answer_token_ids))
         middle = self._nodes.weight("middle_axis", np.array([1], np.int64))
         last = self._nodes.weight("sum_axis", np.array([-1], np.int64))
         products = self._nodes.op("Mul", self._nodes.op("Unsqueeze", normed, middle), rows)

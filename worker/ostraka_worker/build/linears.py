@@ -4,14 +4,14 @@ from typing import Protocol
 
 import numpy as np
 
-from ostraka_worker.build.checkpoint import Tensor
+from ostraka_worker.build.decoder import Tensor
 from ostraka_worker.build.nodes import MICROSOFT, NodeWriter
 
 
 class Linears(Protocol):
     """Weights are [out, in], as a checkpoint has them. `name` makes the weight's name unique."""
 
-    def linear(self, x: str, name: str, weight: Tensor) -> str: ...
+    def linear(self, x: str, name: str, weight: Tensor, bias: Tensor | None = None) -> str: ...
 
     def feed_forward(self, x: str, name: str, gate: Tensor, up: Tensor, down: Tensor) -> str:
         """down(silu(gate(x)) * up(x))."""
@@ -21,8 +21,8 @@ class Fp32Linears:
     def __init__(self, nodes: NodeWriter) -> None:
         self._nodes = nodes
 
-    def linear(self, x: str, name: str, weight: Tensor) -> str:
-        return self._nodes.op("MatMul", x, self._nodes.weight(name, weight.T))
+    def linear(self, x: str, name: str, weight: Tensor, bias: Tensor | None = None) -> str:
+        return _biased(self._nodes, self._nodes.op("MatMul", x, self._nodes.weight(name, weight.T)), name, bias)
 
     def feed_forward(self, x: str, name: str, gate: Tensor, up: Tensor, down: Tensor) -> str:
         gated = silu(self._nodes, self.linear(x, f"{name}_gate", gate))
@@ -44,9 +44,10 @@ class Int8Linears:
         self._zero_point = nodes.weight("zero_point", np.array(128, np.uint8))
         self._last_axis = nodes.weight("last_axis", np.array([-1], np.int64))
 
-    def linear(self, x: str, name: str, weight: Tensor) -> str:
+    def linear(self, x: str, name: str, weight: Tensor, bias: Tensor | None = None) -> str:
         rows, scale = self._quantise(x)
-        return self._nodes.op("Mul", self._multiply(rows, name, weight), self._as_column(scale))
+        product = self._nodes.op("Mul", self._multiply(rows, name, weight), self._as_column(scale))
+        return _biased(self._nodes, product, name, bias)
 
     def feed_forward(self, x: str, name: str, gate: Tensor, up: Tensor, down: Tensor) -> str:
         # `up` keeps its row scale to itself until after `down`, where it is one number a row: a wide Mul saved.
@@ -79,6 +80,11 @@ class Int8Linears:
 
     def _as_column(self, scale: str) -> str:
         return self._nodes.op("Unsqueeze", scale, self._last_axis)
+
+
+def _biased(nodes: NodeWriter, product: str, name: str, bias: Tensor | None) -> str:
+    """A bias stays float32 in each precision: qwen's reach into the hundreds, where 8 bits would leave little."""
+    return product if bias is None else nodes.op("Add", product, nodes.weight(f"{name}_bias", bias))
 
 
 def silu(nodes: NodeWriter, x: str) -> str:

@@ -69,7 +69,7 @@ class NodeWriter:
             return name
         offset = -(-self._data.tell() // PAGE_BYTES) * PAGE_BYTES
         self._data.seek(offset)
-        self._data.write(array.tobytes())
+        self._data.write(array.data)  # not tobytes: a second embedding in memory was the build's peak
         tensor = TensorProto(
             name=name,
             data_type=helper.np_dtype_to_tensor_dtype(array.dtype),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ostraka_worker.build.checkpoint import Checkpoint, Config, Tensor
+from ostraka_worker.build.decoder import Checkpoint, Config, Tensor
 from ostraka_worker.build.progress import Progress
 from ostraka_worker.engine import TokenIds
 
@@ -32,7 +32,7 @@ def reference_logits(
         x = x + _feed_forward(checkpoint, index, normed)
         progress.advance()
     last = _norm(x[ends - 1], checkpoint.tensors["output_norm.weight"], config)
-    logits: Tensor = last @ checkpoint.head[list(answer_token_ids)].T
+    logits: Tensor = last @ checkpoint.head_rows(answer_token_ids).T
     return logits
 
 
@@ -57,14 +57,23 @@ def _turn(x: Tensor, turns: Turns) -> Tensor:
 
 
 def _attention(checkpoint: Checkpoint, index: int, normed: Tensor, spans: list[slice], turns: Turns) -> Tensor:
-    config = checkpoint.config
-    names = {"attn_q": config.heads, "attn_k": config.kv_heads, "attn_v": config.kv_heads}
-    query, key, value = (
-        (normed @ checkpoint.layer(index, name).T).reshape(-1, heads, config.head_dims) for name, heads in names.items()
-    )
+    names = ("attn_q", "attn_k", "attn_v")
+    query, key, value = (_project(checkpoint, index, name, normed) for name in names)
     mixed = [_attend(_turn(query[span], turns), _turn(key[span], turns), value[span]) for span in spans]
     out: Tensor = np.concatenate(mixed) @ checkpoint.layer(index, "attn_output").T
     return out
+
+
+def _project(checkpoint: Checkpoint, index: int, name: str, normed: Tensor) -> Tensor:
+    """[tokens, heads, dims], its heads normalised each by itself where the architecture has it so."""
+    config = checkpoint.config
+    rows = normed @ checkpoint.layer(index, name).T
+    if config.has_biases:
+        rows = rows + checkpoint.tensors[f"blk.{index}.{name}.bias"]
+    heads: Tensor = rows.reshape(len(normed), -1, config.head_dims)
+    if config.has_head_norms and name != "attn_v":
+        heads = _norm(heads, checkpoint.layer(index, f"{name}_norm"), config)
+    return heads
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -12,7 +12,8 @@ from ostraka_shared.errors import CheckFailed, ConfigError, SourceRefused
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
 from ostraka_worker.build import builder, catalog, check
 from ostraka_worker.build.builder import build_file
-from ostraka_worker.build.checkpoint import Checkpoint, read_checkpoint
+from ostraka_worker.build.checkpoint import read_checkpoint
+from ostraka_worker.build.decoder import Checkpoint
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.engine import Line
 from ostraka_worker.onnx_engine import OnnxEngine

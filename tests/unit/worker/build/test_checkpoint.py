@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import gguf
@@ -5,10 +6,11 @@ import numpy as np
 import pytest
 
 from ostraka_shared.errors import SourceRefused, UnknownArchitecture
-from ostraka_worker.build.checkpoint import Vocabulary, read_checkpoint
+from ostraka_worker.build.checkpoint import read_checkpoint
 from ostraka_worker.build.progress import Silent
-from ostraka_worker.build.tokenizer import build_tokenizer
-from tests.unit.worker.build.tiny import HIDDEN, KV_HEADS, write_tiny
+from ostraka_worker.build.tokenizer import BpeVocabulary, build_tokenizer
+from tests.unit.worker.build.forms import random_tensors, write_gguf
+from tests.unit.worker.build.tiny import FORM
 
 
 def test_config_vocabulary_and_tied_head(tiny_gguf: Path) -> None:
@@ -17,35 +19,41 @@ def test_config_vocabulary_and_tied_head(tiny_gguf: Path) -> None:
     assert (config.layers, config.heads, config.kv_heads, config.head_dims) == (2, 4, 2, 16)
     assert (config.rope_base, config.context_tokens) == (10000.0, 512)
     assert checkpoint.vocabulary.bos == "<|im_start|>"
-    assert checkpoint.head is checkpoint.embedding
+    np.testing.assert_array_equal(checkpoint.head_rows([7, 3]), checkpoint.embedding[[7, 3]])
 
 
 def test_rotated_pairs_come_apart_into_halves(tiny_gguf: Path) -> None:
     native = {t.name: t.data for t in gguf.GGUFReader(tiny_gguf).tensors}["blk.0.attn_k.weight"]
-    ours = read_checkpoint(tiny_gguf, Silent()).layer(0, "attn_k").reshape(KV_HEADS, 16, HIDDEN)
-    native = native.reshape(KV_HEADS, 16, HIDDEN)
+    ours = read_checkpoint(tiny_gguf, Silent()).layer(0, "attn_k").reshape(FORM.kv_heads, 16, FORM.hidden)
+    native = native.reshape(FORM.kv_heads, 16, FORM.hidden)
     np.testing.assert_array_equal(ours[:, :8], native[:, 0::2])
     np.testing.assert_array_equal(ours[:, 8:], native[:, 1::2])
 
 
 def test_another_architecture_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(UnknownArchitecture, match="cannot build a 'mamba' model: only llama"):
-        read_checkpoint(write_tiny(tmp_path / "x.gguf", architecture="mamba"), Silent())
+    form = replace(FORM, architecture="mamba")
+    with pytest.raises(UnknownArchitecture, match="cannot build a 'mamba' model: only llama, qwen2, qwen3"):
+        read_checkpoint(write_gguf(tmp_path / "x.gguf", form, random_tensors(FORM)), Silent())
 
 
 def test_a_tensor_nobody_reads_is_refused(tmp_path: Path) -> None:
+    tensors = random_tensors(FORM) | {"model.layers.0.self_attn.q_proj.bias": np.zeros(64, np.float32)}
     with pytest.raises(UnknownArchitecture, match=r"blk\.0\.attn_q\.bias"):
-        read_checkpoint(write_tiny(tmp_path / "x.gguf", extra="blk.0.attn_q.bias"), Silent())
+        read_checkpoint(write_gguf(tmp_path / "x.gguf", FORM, tensors), Silent())
 
 
 def test_weights_of_an_unknown_kind_are_refused(tmp_path: Path) -> None:
+    tensors = random_tensors(FORM)
+    tensors["model.layers.1.mlp.up_proj.weight"] = np.zeros((FORM.wide, FORM.hidden), np.int32)
     with pytest.raises(UnknownArchitecture, match=r"I32 weights: blk\.1\.ffn_up"):
-        read_checkpoint(write_tiny(tmp_path / "x.gguf", whole="blk.1.ffn_up.weight"), Silent())
+        read_checkpoint(write_gguf(tmp_path / "x.gguf", FORM, tensors), Silent())
 
 
 def test_a_missing_tensor_is_refused(tmp_path: Path) -> None:
+    tensors = random_tensors(FORM)
+    del tensors["model.layers.1.mlp.up_proj.weight"]
     with pytest.raises(SourceRefused, match=r"lacks 1 tensors, blk\.1\.ffn_up\.weight"):
-        read_checkpoint(write_tiny(tmp_path / "x.gguf", without="blk.1.ffn_up.weight"), Silent())
+        read_checkpoint(write_gguf(tmp_path / "x.gguf", FORM, tensors), Silent())
 
 
 @pytest.mark.parametrize("keep", [0, 3, 100, 5000, 60_000])
@@ -63,13 +71,13 @@ def test_text_is_not_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_another_way_of_splitting_text_is_refused(tmp_path: Path) -> None:
-    checkpoint = read_checkpoint(write_tiny(tmp_path / "x.gguf", pre="qwen2"), Silent())
-    with pytest.raises(UnknownArchitecture, match="qwen2"):
-        build_tokenizer(checkpoint.vocabulary)
+    form = replace(FORM, pre="tekken")
+    with pytest.raises(UnknownArchitecture, match="'tekken' way: only smollm, llama-bpe, minicpm5, qwen2"):
+        read_checkpoint(write_gguf(tmp_path / "x.gguf", form, random_tensors(form)), Silent())
 
 
 def test_a_vocabulary_that_merges_what_it_lacks_is_refused() -> None:
-    vocabulary = Vocabulary("smollm", ("a", "b"), (("a", "c"),), frozenset(), "a")
+    vocabulary = BpeVocabulary("smollm", ("a", "b"), (("a", "c"),), frozenset(), "a")
     with pytest.raises(SourceRefused, match="merges 'a' and 'c'"):
         build_tokenizer(vocabulary)
 

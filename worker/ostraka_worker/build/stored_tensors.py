@@ -1,0 +1,86 @@
+"""Tensors that stay in their files until they are asked for, so that a build never holds a whole checkpoint."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ostraka_shared.errors import SourceRefused, UnknownArchitecture
+from ostraka_worker.build.decoder import HEAD, Config, Shape, Tensor, expected_shapes
+
+Bytes = npt.NDArray[np.uint8]
+
+# Read and widened at a time: the packed bytes and what unpacking leaves lying about are then small beside a tensor.
+PIECE_VALUES = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """Rows of `row_bytes` from byte `offset` of the file; `widen` makes float32 of a run of them, flat."""
+
+    path: Path
+    offset: int
+    shape: Shape
+    row_bytes: int
+    widen: Callable[[Bytes], Tensor]
+
+    def read(self) -> Tensor:
+        values = np.empty(self.shape, np.float32)
+        rows = values.reshape(-1, self.shape[-1])
+        step = max(1, PIECE_VALUES // self.shape[-1])
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            for first in range(0, len(rows), step):
+                piece = rows[first : first + step]
+                raw = np.frombuffer(file.read(len(piece) * self.row_bytes), np.uint8)
+                if len(raw) != len(piece) * self.row_bytes:
+                    raise SourceRefused(f"{self.path} became shorter while it was read: fetch it again")
+                piece[:] = self.widen(raw.reshape(len(piece), self.row_bytes)).reshape(piece.shape)
+        return values
+
+
+class StoredTensors(Mapping[str, Tensor]):
+    """`turned` puts a tensor's rows into the order that Checkpoint promises."""
+
+    def __init__(self, stored: Mapping[str, StoredTensor], turned: Callable[[str, Tensor], Tensor]) -> None:
+        self._stored = stored
+        self._turned = turned
+
+    def __getitem__(self, name: str) -> Tensor:
+        stored = self._stored[name]
+        tensor = stored.read()
+        # One sum, not one bit a value: no float32 can overflow a float64, and nothing hides an infinity from it.
+        with np.errstate(invalid="ignore"):
+            is_finite = np.isfinite(np.sum(tensor, dtype=np.float64))
+        if not is_finite:
+            raise SourceRefused(f"{stored.path} holds values in {name} that are no numbers: fetch it again")
+        return self._turned(name, tensor)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._stored  # the inherited one reads the tensor to see
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stored)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+
+def refuse_unexpected(shapes: Mapping[str, Shape], config: Config, source: Path, *, is_tied: bool) -> None:
+    """Raises for a tensor that such a checkpoint lacks, or has in another shape, and for one that is missing.
+
+    `is_tied`: whether the head may be missing. A tensor nobody reads (a bias, a rope factor, an expert) would silently
+    change every answer.
+    """
+    expected = expected_shapes(config)
+    for name, shape in shapes.items():
+        if expected.get(name) != shape:
+            wanted = f", where {expected[name]} is expected" if name in expected else ""
+            raise UnknownArchitecture(
+                f"cannot build a {config.architecture} model with a tensor {name} of shape {shape}{wanted}"
+            )
+    missing = expected.keys() - shapes.keys() - ({HEAD} if is_tied else set())
+    if missing:
+        raise SourceRefused(f"{source} lacks {len(missing)} tensors, {min(missing)} first: fetch the whole checkpoint")
