@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None, warm: Warm | None = None) -> int:
     configure_logs(f"worker {values.worker_id}", values.log_format, values.log_level)
     try:
         return serve(read_settings(WorkerConfig, values), warm)
-    except (OstrakaError, OSError, RuntimeError) as bad:
+    except (OstrakaError, OSError, RuntimeError, MemoryError) as bad:
         log.error("cannot_serve", error=type(bad).__name__, detail=str(bad))
         return EXIT_CANNOT_SERVE
 

@@ -19,6 +19,8 @@ log = structlog.get_logger()
 LONG_PAST_TOKENS = 1024
 """From here on attention, which grows with the past, is most of a call's time."""
 
+OUT_OF_MEMORY = ("bad_alloc", "bad allocation", "Failed to allocate memory")
+
 Call = list[tuple[int, Step]]
 """Steps of one round, each with its request's place in the batch."""
 
@@ -61,7 +63,10 @@ class BatchRun:
             return
         try:
             self._run(engine, call)
-        except Exception as bad:  # noqa: BLE001  whatever a runtime raises costs a request, never the worker
+        except Exception as bad:
+            if _is_out_of_memory(bad):
+                raise  # not the request's fault: others have memory, and its successor will
+            # Whatever else a runtime raises costs a request, never the worker
             places = _places(call)
             log.warning("call_failed", requests=len(places), error=type(bad).__name__, detail=str(bad)[:200])
             if len(places) == 1:
@@ -102,6 +107,11 @@ class BatchRun:
             reading = self._readings[place]
             if state := reading.done(step):
                 self._snapshots.keep(self._works[place].prefix[: reading.state_tokens * TOKEN_BYTES], state)
+
+
+def _is_out_of_memory(bad: Exception) -> bool:
+    """ONNX Runtime raises its own types, and says so in words alone."""
+    return isinstance(bad, MemoryError) or any(words in str(bad) for words in OUT_OF_MEMORY)
 
 
 def _places(call: Call) -> list[int]:

@@ -53,6 +53,8 @@ class Link(Protocol):
 
     def receive(self, timeout_s: float) -> list[Message]: ...
 
+    def was_cut(self) -> bool: ...
+
 
 SHORT_CALL_TOKENS = 2
 """Each weight is used all the same: 13 ms in int8, 36 in fp32."""
@@ -162,9 +164,13 @@ class Service:
                     self.request_drain()
                 case _:
                     log.warning("unexpected_message", kind=type(message).__name__)
+        if self._link.was_cut():
+            self._is_registering = False  # that HELLO may be lost too
+            self._register_again()
 
     def _register_again(self) -> None:
-        """The gateway restarted: whoever waited for the requests held here is gone with it.
+        """The gateway restarted, or the link was cut: work or results may have been lost on the way, and only a new
+        HELLO has the gateway give what we held to others. Whoever waited for the requests held here no longer does.
 
         Once: every message that the old gateway did not live to read is refused by the new one, one by one.
         """

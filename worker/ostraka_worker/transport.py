@@ -31,6 +31,10 @@ class GatewayLink:
         self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
         self._socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
         self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
+        self._monitor = self._socket.get_monitor_socket(zmq.Event.DISCONNECTED)
+        self._poller = zmq.Poller()
+        for each in (self._socket, self._monitor):
+            self._poller.register(each, zmq.POLLIN)
         self._socket.connect(endpoint)
         self._logged_reasons: set[str] = set()
         self.dropped_frames = 0
@@ -44,8 +48,8 @@ class GatewayLink:
         return True
 
     def receive(self, timeout_s: float) -> list[Message]:
-        """Everything that has arrived, after waiting up to `timeout_s` for a first message."""
-        if not self._socket.poll(max(0, math.ceil(timeout_s * 1000))):
+        """Everything that has arrived, after waiting up to `timeout_s` for a first message, or for the link's end."""
+        if not self._poller.poll(max(0, math.ceil(timeout_s * 1000))):
             return []
         messages: list[Message] = []
         while True:
@@ -58,6 +62,15 @@ class GatewayLink:
             except WireError as bad:
                 self._drop(bad)
 
+    def was_cut(self) -> bool:
+        """Whether the connection ended since this was last asked. ZeroMQ dials again by itself and says nothing of
+        what was on the way in either direction: it is lost."""
+        was_cut = False
+        while self._monitor.poll(0):
+            self._monitor.recv_multipart()
+            was_cut = True
+        return was_cut
+
     def _drop(self, bad: WireError) -> None:
         """Counted each time, logged once a reason."""
         self.dropped_frames += 1
@@ -67,6 +80,7 @@ class GatewayLink:
 
     def close(self) -> None:
         """Waits a moment for what was sent to leave; where nobody is left to take it, that is the price of leaving."""
+        self._socket.disable_monitor()
         self._socket.close(linger=FLUSH_MS)
         self._context.term()
 

@@ -103,11 +103,11 @@ def test_the_message_of_a_failure_does_not_quote_the_runtime():
 
     class Leaky(FakeEngine):
         def run(self, _):
-            raise MemoryError("secret of another request")
+            raise ValueError("secret of another request")
 
     failure = run([work([], [[1]])], engine=Leaky({})).failures[0]
     assert isinstance(failure, EngineFailed)
-    assert str(failure) == "the model call failed (MemoryError)"
+    assert str(failure) == "the model call failed (ValueError)"
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
@@ -118,6 +118,18 @@ def test_the_end_of_the_process_is_no_failure_of_a_call(stop):
 
     with pytest.raises(stop):
         run([work([], [[1]])], engine=Stopped({}))
+
+
+@pytest.mark.parametrize(
+    "bad", [MemoryError(), RuntimeError("std::bad_alloc"), RuntimeError("Failed to allocate memory for 8 bytes")]
+)
+def test_a_worker_out_of_memory_blames_no_request(bad):
+    class Starved(FakeEngine):
+        def run(self, _):
+            raise bad
+
+    with pytest.raises(type(bad)):
+        run([work([], [[1]])], engine=Starved({}))
 
 
 def test_a_request_without_prompts_has_no_answers():

@@ -49,6 +49,7 @@ class FakeLink:
     sent_at: list = field(default_factory=list)
     waits: list = field(default_factory=list)
     dropped_frames: int = 0
+    is_cut: bool = False
 
     def send(self, message):
         self.sent.append(message)
@@ -64,6 +65,10 @@ class FakeLink:
         if not messages:
             self.clock.advance(timeout_s)
         return messages
+
+    def was_cut(self):
+        was_cut, self.is_cut = self.is_cut, False
+        return was_cut
 
     @property
     def said(self):
@@ -150,6 +155,20 @@ def test_ready_says_how_fast_the_last_warm_up_call_was(world):
 def test_of_many_refusals_by_a_new_gateway_only_the_first_is_answered_until_it_welcomes(world):
     said = world.run([UNKNOWN, UNKNOWN], [UNKNOWN], [Welcome(500)], [UNKNOWN], [Welcome(500)])
     assert said.count(HELLO) == 2
+
+
+@pytest.mark.parametrize("is_registering", [False, True])
+def test_a_cut_link_has_it_say_hello_anew_and_drop_what_it_held(world, is_registering):
+    """Also while it waits for WELCOME: that HELLO may have been lost with the link."""
+
+    def cut():
+        world.link.is_cut = True
+        return [work("b", 16)]
+
+    first = [work("a", 16), *([UNKNOWN] if is_registering else [])]
+    said = world.run(first, cut, [work("c", 4)])
+    assert said.count(HELLO) == 1 + is_registering
+    assert [each.request_id for each in results(said)] == (["c"] if is_registering else ["a", "c"])
 
 
 def test_an_engine_that_cannot_load_is_not_hidden(world):

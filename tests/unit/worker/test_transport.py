@@ -1,5 +1,7 @@
 """Over a real socket: what the fake link of the service's tests promises."""
 
+import time
+
 import pytest
 import zmq
 from structlog.testing import capture_logs
@@ -103,6 +105,26 @@ def test_a_gateway_that_is_away_too_long_is_no_longer_written_to(endpoint):
         sent += 1
     link.close()
     assert HIGH_WATER_MARK <= sent < 3 * HIGH_WATER_MARK
+
+
+def test_a_link_that_ends_is_told_once_and_dialled_again(greeted, router, endpoint):
+    assert not greeted.was_cut()
+    router.close()
+    wait_until(lambda: greeted.receive(0.1) == [] and greeted.was_cut())
+    assert not greeted.was_cut()
+    greeted.send(Bye("again"))
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as next_router:
+        next_router.setsockopt(zmq.RCVTIMEO, 10_000)
+        next_router.bind(endpoint)
+        assert decode(next_router.recv_multipart()[1]) == Bye("again")
+    greeted.was_cut()
+
+
+def test_the_links_end_interrupts_a_wait(greeted, router):
+    router.close()
+    begun = time.monotonic()
+    wait_until(lambda: greeted.receive(30.0) == [] and greeted.was_cut())
+    assert time.monotonic() - begun < 10
 
 
 def test_closing_flushes_what_was_sent(endpoint, router):
