@@ -130,11 +130,12 @@ def _check_option_name(name: str, check: ValidationInfo) -> str:
 
 
 def _refuse_assets(value: object) -> None:
-    """An answer that ignored the image it was asked about would be a wrong one."""
-    if value:
+    """An answer that ignored the image it was asked about would be a wrong one. An empty map asks about none."""
+    if value is not None and value != {}:
         raise PydanticCustomError("assets_unsupported", "This server reads text only: leave `assets` out")
 
 
+_NO_ASSETS_SCHEMA = WithJsonSchema({"anyOf": [{"type": "null"}, {"type": "object", "maxProperties": 0}]})
 _TEXT_FORMS: list[dict[str, object]] = [{"type": "string"}, {"type": "object"}, {"type": "array", "items": {}}]
 _TEXT_SCHEMA = WithJsonSchema({"anyOf": _TEXT_FORMS})
 _OPTIONAL_TEXT_SCHEMA = WithJsonSchema({"anyOf": [*_TEXT_FORMS, {"type": "null"}]})
@@ -202,7 +203,7 @@ class SystemOneRequest(_Lenient):
         Field(min_length=1),
         AfterValidator(_check_questions),
     ]
-    assets: Annotated[None, BeforeValidator(_refuse_assets), WithJsonSchema({"type": "null"})] = None
+    assets: Annotated[None, BeforeValidator(_refuse_assets), _NO_ASSETS_SCHEMA] = None
 
     @property
     def prompt_count(self) -> int:

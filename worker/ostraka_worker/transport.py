@@ -81,7 +81,7 @@ class GatewayLink:
     def close(self) -> None:
         """Waits a moment for what was sent to leave; where nobody is left to take it, that is the price of leaving."""
         self._socket.disable_monitor()
-        self._monitor.close()
+        self._monitor.close(linger=0)  # a socket like any other: the context's end would wait for it
         self._socket.close(linger=FLUSH_MS)
         self._context.term()
 

@@ -304,7 +304,8 @@ def test_lone_surrogates_are_refused_wherever_they_are():
 
 def test_images_are_refused_rather_than_ignored():
     expected = (("body", "assets"), "This server reads text only: leave `assets` out", "assets_unsupported")
-    assert refusal_of(assets={"a": {"type": "image"}}) == [expected]
+    for assets in ({"a": {"type": "image"}}, [], "", 0, False):
+        assert refusal_of(assets=assets) == [expected]
 
 
 def test_an_option_named_like_pydantic_s_key_mark_keeps_its_place():
