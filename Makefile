@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest
 
-.PHONY: serve test check e2e faults bench bench-engine conformance openapi format clean
+.PHONY: serve test check lint e2e faults bench bench-engine conformance openapi format clean
 
 serve: $(VENV)/.installed        ## install, get and build the embedded model, serve on 127.0.0.1:8017
 	$(BIN)/ostraka serve $(FLAGS)
@@ -12,12 +12,14 @@ serve: $(VENV)/.installed        ## install, get and build the embedded model, s
 test: $(VENV)/.dev               ## the whole suite: unit, contract, integration, faults, the real model
 	$(PYTEST)
 
-check: $(VENV)/.dev              ## formatting, lints, types, import rules, unit tests
+check: lint                      ## the lints, and the unit tests
+	$(PYTEST) tests/unit tests/contract -q
+
+lint: $(VENV)/.dev               ## formatting, lints, types, import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST) tests/unit tests/contract -q
 
 e2e: $(VENV)/.dev                ## the real model behind the real command
 	$(PYTEST) -m e2e
