@@ -1,12 +1,10 @@
 """`python -m ostraka_gateway`: one gateway process. Exit codes: 0 drained, 1 cannot serve, or did not answer all."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,12 +18,14 @@ from ostraka_gateway.app import create_app
 from ostraka_gateway.auth import load_keys
 from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.config import GatewayConfig
+from ostraka_gateway.control import Control
 from ostraka_gateway.decision import Gateway
 from ostraka_gateway.http_server import protocol_for
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.served_model import ServedModel
+from ostraka_gateway.server import Server
 from ostraka_shared.addresses import check_endpoint
 from ostraka_shared.errors import OstrakaError
 from ostraka_shared.logs import configure_logs
@@ -59,7 +59,34 @@ def main(argv: list[str] | None = None) -> int:
 async def serve(config: GatewayConfig) -> int:
     gateway = build_gateway(config)
     gateway.cluster.start(config.workers_at)
-    server = Server(
+    server = build_server(config, gateway)
+    loop = asyncio.get_running_loop()
+    for stop in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(stop, _leave, gateway, server)
+    control = None
+    if config.control_fd is not None:
+        channel = socket.socket(fileno=config.control_fd)
+        control = Control(channel, gateway, server, lambda: _leave(gateway, server))
+        control.start()
+    log.info(
+        "serving", model=gateway.model.name, fingerprint=gateway.model.folder.fingerprint[:12], keys=gateway.keys.names
+    )
+    await server.serve()
+    unanswered = [task for task in server.server_state.tasks if not task.done()]
+    if unanswered:  # the grace period is over, and each of these is just being told so
+        await asyncio.wait(unanswered, timeout=LAST_WORDS_S)
+        await asyncio.sleep(LAST_WORDS_S)
+    if control:
+        control.stop()
+    gateway.cluster.stop()
+    for pool in (gateway.tokenizer_pool, gateway.large_body_pool):
+        pool.shutdown(cancel_futures=True)
+    log.info("stopped", unanswered_requests=len(unanswered))
+    return EXIT_UNANSWERED if unanswered else 0
+
+
+def build_server(config: GatewayConfig, gateway: Gateway) -> Server:
+    return Server(
         uvicorn.Config(
             create_app(gateway, config.http.compat),
             http=protocol_for(config.http.read_timeout_s, config.http.connections),
@@ -70,25 +97,11 @@ async def serve(config: GatewayConfig) -> int:
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=max(1, int(config.grace_s)),
-        )
+        ),
+        socket.socket(fileno=config.listen_fd),
+        config.private_socket,
+        is_standby=config.standby,
     )
-    listener = socket.socket(fileno=config.listen_fd)
-    loop = asyncio.get_running_loop()
-    for stop in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(stop, _stop, gateway, server, listener)
-    log.info(
-        "serving", model=gateway.model.name, fingerprint=gateway.model.folder.fingerprint[:12], keys=gateway.keys.names
-    )
-    await server.serve(sockets=[listener])
-    unanswered = [task for task in server.server_state.tasks if not task.done()]
-    if unanswered:  # the grace period is over, and each of these is just being told so
-        await asyncio.wait(unanswered, timeout=LAST_WORDS_S)
-        await asyncio.sleep(LAST_WORDS_S)
-    gateway.cluster.stop()
-    for pool in (gateway.tokenizer_pool, gateway.large_body_pool):
-        pool.shutdown(cancel_futures=True)
-    log.info("stopped", unanswered_requests=len(unanswered))
-    return EXIT_UNANSWERED if unanswered else 0
 
 
 def build_gateway(config: GatewayConfig) -> Gateway:
@@ -111,23 +124,15 @@ def build_gateway(config: GatewayConfig) -> Gateway:
     )
 
 
-class Server(uvicorn.Server):
-    """uvicorn's own handlers raise the signal again once it has stopped; a drained gateway exits 0 instead."""
+def _leave(gateway: Gateway, server: Server) -> None:
+    """At first: not ready, no new connections, what is in flight is answered. The second time, now.
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _stop(gateway: Gateway, server: uvicorn.Server, listener: socket.socket) -> None:
-    """The first signal drains: not ready, no new connections, what is in flight is answered. The second leaves now."""
+    The listening socket is the supervisor's: other gateways may accept on it, or are about to.
+    """
     if gateway.is_draining:
         server.force_exit = True
     gateway.is_draining = True
-    # The supervisor has the same socket open: closed here alone, clients would go on connecting, and wait for nobody.
-    with contextlib.suppress(OSError):
-        listener.shutdown(socket.SHUT_RDWR)
-    server.should_exit = True
+    server.leave(gateway.successor.socket_path if gateway.successor else None)
     log.info("draining", in_flight_requests=gateway.cluster.dispatcher.in_flight_requests)
 
 

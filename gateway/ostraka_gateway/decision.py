@@ -21,9 +21,10 @@ from ostraka_gateway.problems import Problem
 from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.schemas import SystemOneRequest
 from ostraka_gateway.served_model import ServedModel
+from ostraka_gateway.successor import Successor
 from ostraka_gateway.timeline import Timeline
 from ostraka_gateway.tokenization import TokenizedRequest
-from ostraka_shared.errors import InvalidRequest, OstrakaError
+from ostraka_shared.errors import ClientLeft, InvalidRequest, OstrakaError
 
 DEADLINE_HEADER = "x-deadline-ms"
 JSON = "application/json"
@@ -37,7 +38,8 @@ Given = TypeVar("Given")
 
 @dataclass(slots=True)
 class Gateway:
-    """One gateway's parts, and whether it is leaving. `started` is the UTC date of its start."""
+    """One gateway's parts, and whether it is leaving. `started` is the UTC date of its start. `successor`: during a rollout,
+    the gateway of the next generation."""
 
     model: ServedModel
     cluster: Cluster
@@ -50,6 +52,7 @@ class Gateway:
     keys: Keys = field(default_factory=Keys)
     rate_limit: RateLimit = field(default_factory=lambda: RateLimit(0, 0))
     is_draining: bool = False
+    successor: Successor | None = None
 
 
 async def respond(gateway: Gateway, dialect: Dialect, http: Request) -> Response:
@@ -71,6 +74,10 @@ async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response
     deadline = arrived + _deadline_ms(http, gateway.deadline_ms) / 1000
     body = await read_body(http, gateway.body_bytes, gateway.read_timeout_s)
     timeline.restart()  # the client's own pace is not our time
+    if (successor := gateway.successor) and successor.takes(http):
+        passed_on = await _pass_on(successor, http, body, deadline)
+        if passed_on is not None:
+            return passed_on
     asked = await _understand(gateway, dialect, http, body, timeline)
     tokens = await _tokenize(gateway, asked.request)
     gateway.rate_limit.take_tokens(http.state.key, tokens.input_tokens, asyncio.get_running_loop().time())
@@ -81,7 +88,29 @@ async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response
     timeline.mark("respond")
     headers = {"Server-Timing": timeline.finish()}
     gateway.cluster.metrics.observe(timeline.seconds)
+    if gateway.successor:
+        gateway.successor.mirror(http, body, answer, timeline.seconds["total"])
     return Response(answer, media_type=JSON, headers=headers)
+
+
+async def _pass_on(successor: Successor, http: Request, body: bytes, deadline: float) -> Response | None:
+    asking = asyncio.create_task(successor.answer(http, body, deadline))
+    watch = asyncio.create_task(_watch_client(http, asking.cancel))
+    try:
+        return await asking
+    except asyncio.CancelledError:
+        if asking.cancelled() and not _is_cancelled():
+            raise ClientLeft("the client closed the connection") from None
+        asking.cancel()
+        raise
+    finally:
+        watch.cancel()
+
+
+def _is_cancelled() -> bool:
+    """The task itself, not what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _understand(gateway: Gateway, dialect: Dialect, http: Request, body: bytes, timeline: Timeline) -> Asked:
@@ -125,7 +154,7 @@ async def _ask(gateway: Gateway, http: Request, tokens: TokenizedRequest, deadli
         watch.cancel()
 
 
-async def _watch_client(http: Request, on_left: Callable[[], None]) -> None:
+async def _watch_client(http: Request, on_left: Callable[[], object]) -> None:
     """The body has been read, so that nothing but the connection's end can still come."""
     while (await http.receive())["type"] != "http.disconnect":
         pass
