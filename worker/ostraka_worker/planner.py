@@ -8,8 +8,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ostraka_shared.messages import TOKEN_BYTES
-from ostraka_worker.tree import LEAST_SHARED_TOKENS, sort_prompts
+from ostraka_shared.messages import LEAST_SHARED_TOKENS, TOKEN_BYTES
+from ostraka_worker.tree import sort_prompts
 
 LEAST_PREFIX_TOKENS = 32
 """A shorter prefix is neither kept nor read apart: its own call would cost more than reading it again."""
