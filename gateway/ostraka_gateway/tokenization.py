@@ -15,8 +15,9 @@ from tokenizers import Tokenizer
 from ostraka_gateway.prompts import QuestionPrompts, RenderedRequest, render
 from ostraka_gateway.schemas import Choice, Noul, Question, Score, SystemOneRequest
 from ostraka_shared.errors import ModelDamaged, PromptTooLong
-from ostraka_shared.messages import LEAST_SHARED_TOKENS, TOKEN_BYTES
+from ostraka_shared.messages import TOKEN_BYTES
 from ostraka_shared.model_folder import PromptContract
+from ostraka_shared.reading_rules import LEAST_SHARED_TOKENS
 
 BATCH_CHARS = 1 << 18
 """Text tokenized at once. It bounds the tokenizer's own records, some 100 bytes a token."""

@@ -27,10 +27,6 @@ WorkerId = NewType("WorkerId", str)
 TOKEN_BYTES = 4
 """Token ids travel as little-endian uint32."""
 
-LEAST_SHARED_TOKENS = 8
-"""From here on, prompts that begin alike are read together, and costed so: a shorter run is read again by each prompt,
-as a node of its own costs more than its tokens."""
-
 
 @dataclass(frozen=True, slots=True)
 class Hello:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ostraka_shared.messages import LEAST_SHARED_TOKENS
+from ostraka_shared.reading_rules import LEAST_SHARED_TOKENS
 
 _TOKEN = np.dtype("<u4")
 

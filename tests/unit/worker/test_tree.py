@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostraka_shared.messages import LEAST_SHARED_TOKENS
+from ostraka_shared.reading_rules import LEAST_SHARED_TOKENS
 from ostraka_worker.tree import build_tree, common_tokens, sort_prompts
 from tests.works import ids
 
