@@ -4,9 +4,9 @@
         │                   │                      │                  │
         └───────────────────┴── given up ──────────┴──────────────────┴──► ABORTING ──new gone──► ABORTED
 
-"Old" is the generation that serves, "new" the one beside it. Up to SWITCHING the old one can answer everything by itself,
-so that giving up costs nobody anything; from DRAINING on there is no way back, and none is needed. docs/rollout.md has
-the table of what may happen when.
+"Old" is the generation that serves, "new" the one beside it. Up to SWITCHING the old one can answer everything by
+itself, so that giving up costs nobody anything; from DRAINING on there is no way back, and none is needed.
+docs/rollout.md has the table of what may happen when.
 """
 
 from dataclasses import dataclass, field
@@ -176,25 +176,24 @@ class Rollout:
     def handle(self, event: Event, now: float) -> list[Instruction]:
         if self.phase in OVER:
             return []
-        match event:
-            case Measured():
-                return self._measured(event.figures, now)
-            case NewDied() if self.is_revocable:
-                return self._abort(f"{event.child} of the new generation died ({event.code}): the log says why")
-            case OldGatewayDied() if self.is_revocable:
-                return self._abort(f"the gateway that serves died ({event.code}), and what was compared with it")
-            case Cancelled() if self.is_revocable:
-                return self._abort(event.reason)
-            case NewReady() if self.phase is Phase.STARTING:
+        if isinstance(event, Measured):
+            return self._measured(event.figures, now)
+        if isinstance(event, Tick):
+            return self._tick(now)
+        if self.is_revocable and (reason := _why_not(event)):
+            return self._abort(reason)
+        return self._advance(event, now)
+
+    def _advance(self, event: Event, now: float) -> list[Instruction]:
+        match event, self.phase:
+            case NewReady(), Phase.STARTING:
                 return self._shadow(now)
-            case Accepting() if self.phase is Phase.SWITCHING:
+            case Accepting(), Phase.SWITCHING:
                 return [*self._enter(Phase.DRAINING, now), DrainOld()]
-            case OldGone() if self.phase is Phase.DRAINING:
+            case OldGone(), Phase.DRAINING:
                 return self._enter(Phase.DONE, now)
-            case NewGone() if self.phase is Phase.ABORTING:
+            case NewGone(), Phase.ABORTING:
                 return self._enter(Phase.ABORTED, now, reason=self.reason)
-            case Tick():
-                return self._tick(now)
         return []
 
     def _shadow(self, now: float) -> list[Instruction]:
@@ -217,13 +216,11 @@ class Rollout:
     def _judge(self, now: float) -> list[Instruction]:
         figures, plan = self.figures, self._plan
         if figures.mean_difference > plan.max_difference:
-            return self._abort(
-                f"the probabilities differ by {figures.mean_difference:.4f} on average, more than {plan.max_difference:g}"
-            )
+            mean = f"{figures.mean_difference:.4f}"
+            return self._abort(f"the probabilities differ by {mean} on average, more than {plan.max_difference:g}")
         if figures.flip_share > plan.max_flips:
-            return self._abort(
-                f"{figures.flips} of {figures.answers} answers decide otherwise, more than a share of {plan.max_flips:g}"
-            )
+            flips = f"{figures.flips} of {figures.answers} answers"
+            return self._abort(f"{flips} decide otherwise, more than a share of {plan.max_flips:g}")
         return self._shift(now)
 
     def _shift(self, now: float) -> list[Instruction]:
@@ -265,3 +262,15 @@ class Rollout:
         self.phase, self._since = phase, now
         figures = {} if self.figures == Figures() else {"figures": self.figures.summary()}
         return [Say(phase, fields | figures)]
+
+
+def _why_not(event: Event) -> str | None:
+    """The reason to give up that an event is, as long as that is possible."""
+    match event:
+        case NewDied():
+            return f"{event.child} of the new generation died ({event.code}): the log says why"
+        case OldGatewayDied():
+            return f"the gateway that serves died ({event.code}), and what was compared with it"
+        case Cancelled():
+            return event.reason
+    return None

@@ -38,8 +38,8 @@ Given = TypeVar("Given")
 
 @dataclass(slots=True)
 class Gateway:
-    """One gateway's parts, and whether it is leaving. `started` is the UTC date of its start. `successor`: during a rollout,
-    the gateway of the next generation."""
+    """One gateway's parts, and whether it is leaving. `started` is the UTC date of its start. `successor`: during a
+    rollout, the gateway of the next generation."""
 
     model: ServedModel
     cluster: Cluster

@@ -41,7 +41,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn's own handlers raise the signal again once it has stopped; a drained gateway exits 0 instead."""
+        """Its own handlers raise the signal again once it has stopped; a drained gateway exits 0 instead."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002  ours is known
@@ -60,9 +60,9 @@ class Server(uvicorn.Server):
 
     def leave(self, successor: str | None = None) -> None:
         """`successor`: the private socket of the gateway that takes the connections."""
-        self._leaving.is_leaving = True
-        self._leaving.handover = Handover(successor) if successor else None
-        self.should_exit = True
+        if successor and not self._leaving.is_leaving:
+            self._leaving.handover = Handover(successor)
+        self._leaving.is_leaving = self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
@@ -71,6 +71,9 @@ class Server(uvicorn.Server):
             self._takeover.close()
         await self._clear_connections()
         await super().shutdown(sockets)
+        self._listener.close()
+        if self._leaving.handover:
+            self._leaving.handover.close()
 
     async def _clear_connections(self) -> None:
         """Until none is left, or for long enough: what is busy then is told to close with its answer."""
@@ -85,6 +88,6 @@ class Server(uvicorn.Server):
             await asyncio.sleep(LOOK_S)
 
     def _make_protocol(self) -> asyncio.Protocol:
-        return self.config.http_protocol_class(  # type: ignore[return-value, call-arg]
+        return self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )

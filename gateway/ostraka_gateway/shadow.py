@@ -16,9 +16,9 @@ DECIDED_AT = 0.5
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Sums, so that those of several gateways can be added. `flips`: answers that decide otherwise. `errors`: requests
-    that the old model answered and the new one did not, `unanswered` those it was too busy for, `dropped` those that were
-    not even sent, because too many waited. `passed_on` were answered by the new model for a client; `taken_back` it
-    failed to, so that the old one did."""
+    that the old model answered and the new one did not, `unanswered` those it was too busy for, `dropped` those that
+    were not even sent, because too many waited. `passed_on` were answered by the new model for a client; `taken_back`
+    it failed to answer, `refused` it was too busy for, so that the old one did."""
 
     requests: int = 0
     answers: int = 0
@@ -107,11 +107,12 @@ class _Answer:
 def _answers(body: bytes) -> Iterator[_Answer]:
     """Raises ValueError where it has none."""
     found = json.loads(body)
-    answers = found.get("answers") if isinstance(found, dict) else None
-    if not isinstance(answers, dict | list):
-        raise ValueError("no answers")
-    for answer in answers.values() if isinstance(answers, dict) else answers:
-        yield _read(answer)
+    try:
+        answers = found["answers"]
+        for answer in answers.values() if isinstance(answers, dict) else answers:
+            yield _read(answer)
+    except (KeyError, TypeError, AttributeError) as bad:
+        raise ValueError("not the answers of a request") from bad
 
 
 def _read(answer: dict[str, Any]) -> _Answer:
