@@ -63,10 +63,11 @@ class Server(uvicorn.Server):
         if successor and not self._leaving.is_leaving:
             self._leaving.handover = Handover(successor)
         self._leaving.is_leaving = self.should_exit = True
+        self._stop_accepting()
+        self._hand_over()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for server in self.servers:
-            server.close()
+        self._stop_accepting()
         if self._takeover:
             self._takeover.close()
         await self._clear_connections()
@@ -80,12 +81,19 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         ends = loop.time() + (HANDOVER_S if self._leaving.handover else LINGER_S)
         while self.server_state.connections and not self.force_exit:
-            for connection in list(self.server_state.connections):
-                if isinstance(connection, BoundedProtocol):
-                    connection.hand_over()
+            self._hand_over()
             if loop.time() >= ends:
                 return
             await asyncio.sleep(LOOK_S)
+
+    def _stop_accepting(self) -> None:
+        for server in self.servers if self.started else ():
+            server.close()
+
+    def _hand_over(self) -> None:
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, BoundedProtocol):
+                connection.hand_over()
 
     def _make_protocol(self) -> asyncio.Protocol:
         return self.config.http_protocol_class(  # type: ignore[call-arg]
