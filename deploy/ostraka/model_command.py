@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 from ostraka_shared.errors import ConfigError, EngineFailed, ModelDamaged, ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
+from ostraka_shared.options import expand_user
 from ostraka_worker.build.adapter_file import read_adapter
 from ostraka_worker.build.builder import FORMS, Form, build_adapted, build_embedded, build_source
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, EMBEDDED_NAME, PRECISIONS, model_path
@@ -84,7 +85,7 @@ def _add_cache_dir(parser: argparse.ArgumentParser) -> None:
 def _build(args: argparse.Namespace) -> int:
     if (args.answers or args.form != DEFAULT_FORM) and (args.adapter or not args.source):
         raise ConfigError("--form and --answers need a SOURCE, and no --adapter: how other models are asked is fixed")
-    print((_build_adapted if args.adapter else _build_plain)(args, args.cache_dir.expanduser()).path)
+    print((_build_adapted if args.adapter else _build_plain)(args, expand_user(args.cache_dir)).path)
     return 0
 
 
@@ -111,7 +112,7 @@ def _target(args: argparse.Namespace, cache_dir: Path, name: str) -> Path:
 
 
 def _list(args: argparse.Namespace) -> int:
-    lines = list(_described(args.cache_dir.expanduser() / "models"))
+    lines = list(_described(expand_user(args.cache_dir) / "models"))
     for line in lines:
         print(line)
     if not lines:
@@ -132,7 +133,7 @@ def _described(models: Path) -> Iterator[str]:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    default = model_path(args.cache_dir.expanduser(), EMBEDDED_NAME, DEFAULT_PRECISION)
+    default = model_path(expand_user(args.cache_dir), EMBEDDED_NAME, DEFAULT_PRECISION)
     folder = open_folder(args.folder or default)
     progress = for_stderr()
     progress.begin(f"hashing {folder.path}", _size_bytes(folder), "B")

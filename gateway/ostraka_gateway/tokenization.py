@@ -17,12 +17,10 @@ from ostraka_gateway.schemas import Choice, Noul, Question, Score, SystemOneRequ
 from ostraka_shared.errors import ModelDamaged, PromptTooLong
 from ostraka_shared.messages import TOKEN_BYTES
 from ostraka_shared.model_folder import PromptContract
+from ostraka_shared.reading_rules import LEAST_SHARED_TOKENS
 
 BATCH_CHARS = 1 << 18
 """Text tokenized at once. It bounds the tokenizer's own records, some 100 bytes a token."""
-
-LEAST_SHARED_TOKENS = 8
-"""As the workers have it: they read a shorter run again for each prompt."""
 
 _NEXT_WORD = "Question"
 """What follows every opening. Tokenized with it and cut off again: GPT-2's split takes two line ends for one word where
