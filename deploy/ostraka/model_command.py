@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 from ostraka_shared.errors import ConfigError, EngineFailed, ModelDamaged, ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
+from ostraka_shared.options import expand_user
 from ostraka_worker.build.builder import FORMS, Form, build_embedded, build_source
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, EMBEDDED_ANSWERS, EMBEDDED_NAME, PRECISIONS, model_path
 from ostraka_worker.build.progress import for_stderr
@@ -74,7 +75,7 @@ def _add_cache_dir(parser: argparse.ArgumentParser) -> None:
 
 
 def _build(args: argparse.Namespace) -> int:
-    cache_dir: Path = args.cache_dir.expanduser()
+    cache_dir: Path = expand_user(args.cache_dir)
     name: str = args.name or (_source_name(args.source) if args.source else EMBEDDED_NAME)
     target: Path = args.output or model_path(cache_dir, name, args.precision)
     progress = for_stderr()
@@ -90,7 +91,7 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    lines = list(_described(args.cache_dir.expanduser() / "models"))
+    lines = list(_described(expand_user(args.cache_dir) / "models"))
     for line in lines:
         print(line)
     if not lines:
@@ -111,7 +112,7 @@ def _described(models: Path) -> Iterator[str]:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    default = model_path(args.cache_dir.expanduser(), EMBEDDED_NAME, DEFAULT_PRECISION)
+    default = model_path(expand_user(args.cache_dir), EMBEDDED_NAME, DEFAULT_PRECISION)
     folder = open_folder(args.folder or default)
     progress = for_stderr()
     progress.begin(f"hashing {folder.path}", _size_bytes(folder), "B")

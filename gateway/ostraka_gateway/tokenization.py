@@ -18,13 +18,11 @@ from ostraka_gateway.schemas import Choice, Noul, Question, Score, SystemOneRequ
 from ostraka_shared.errors import ModelDamaged, PromptTooLong
 from ostraka_shared.messages import TOKEN_BYTES
 from ostraka_shared.model_folder import PromptContract
+from ostraka_shared.reading_rules import LEAST_SHARED_TOKENS
 
 BATCH_CHARS = 1 << 18
 """Text tokenized at once. It bounds the tokenizer's own records, some 200 bytes a token. A longer line is tokenized in
 pieces, and no further than it fits."""
-
-LEAST_SHARED_TOKENS = 8
-"""As the workers have it: they read a shorter run again for each prompt."""
 
 _NEXT_WORD = "Question"
 """What follows every opening. Tokenized with it and cut off again: GPT-2's split takes two line ends for one word where
