@@ -113,7 +113,11 @@ def test_what_is_to_be_read_is_told_beforehand(state, questions):
     assert rendered.chars == len(rendered.opening) + sum(map(len, rests))
 
 
-@given(st.recursive(st.none() | st.floats(allow_nan=False, allow_infinity=False) | WORDS, containers, max_leaves=30).flatmap(containers))
+@given(
+    st.recursive(
+        st.none() | st.floats(allow_nan=False, allow_infinity=False) | WORDS, containers, max_leaves=30
+    ).flatmap(containers)
+)
 def test_the_length_of_a_written_state_is_told_beforehand(state):
     assert len(ask(state).state) == len("<s><evidence>\n\n</evidence>") + indented_chars(state)
 
