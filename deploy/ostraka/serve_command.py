@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import fcntl
+import ipaddress
 import os
 import random
 import secrets
@@ -30,7 +31,7 @@ from ostraka_shared.addresses import check_endpoint, ipc_endpoint
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import ModelFolder, verify_folder
-from ostraka_shared.options import add_options, check_at_least, group, option, read_settings, to_flags
+from ostraka_shared.options import add_options, check_at_least, expand_user, group, option, read_settings, to_flags
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
 from ostraka_worker.config import (
     DEFAULT_BATCH_TOKENS,
@@ -45,7 +46,6 @@ log = structlog.get_logger()
 BACKLOG = 2048
 GATEWAY_GRACE_SHARE = 0.8
 """Of the grace period: the workers leave after the gateway has, and need a moment too."""
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,8 @@ class ServeConfig:
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
 
     def __post_init__(self) -> None:
+        if not self.host:
+            raise ValueError("--host is empty: 127.0.0.1 is this machine alone, 0.0.0.0 every address it has")
         if not 0 <= self.port <= 65535:
             raise ValueError(f"--port must be from 0 to 65535, not {self.port}")
         # Said now, and not by a child after the model was built.
@@ -105,7 +107,7 @@ def run(values: argparse.Namespace) -> int:
         read_machine(), workers=config.processes.workers, cores_per_worker=config.processes.cores_per_worker
     )
     keys = auth.load_keys(os.environ, config.http.api_keys_file)
-    if not keys.names and config.host not in LOOPBACK:
+    if not keys.names and not _is_loopback(config.host):
         log.warning("no_api_keys", host=config.host, hint="whoever reaches this address may use it")
     allow_open_files(config.http.connections)
     with listen(config.host, config.port):
@@ -121,6 +123,13 @@ def run(values: argparse.Namespace) -> int:
     ):
         os.sched_setaffinity(0, layout.gateway)
         return build_supervisor(config, folder, layout, listener, run_dir).run(signals)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @contextlib.contextmanager
@@ -144,7 +153,7 @@ def listen(host: str, port: int) -> Iterator[socket.socket]:
 def private_run_dir(asked: str | None) -> Iterator[Path]:
     """A fresh folder is ours to remove; one that was asked for stays."""
     if asked is not None:
-        folder = Path(asked).expanduser().absolute()
+        folder = expand_user(asked).absolute()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as bad:
