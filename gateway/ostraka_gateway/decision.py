@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar, TypeVarTuple
 
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -16,6 +15,8 @@ from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.dialect import Asked, Dialect
 from ostraka_gateway.dispatcher import Reply
 from ostraka_gateway.http_config import HttpConfig
+from ostraka_gateway.json_values import check_values
+from ostraka_gateway.large_bodies import LARGE_BODY_BYTES, LargeBodies, Room
 from ostraka_gateway.limits import DEADLINE_MS_MAX
 from ostraka_gateway.problems import Problem
 from ostraka_gateway.rate_limit import RateLimit
@@ -28,12 +29,6 @@ from ostraka_shared.errors import ClientLeft, InvalidRequest, OstrakaError
 
 DEADLINE_HEADER = "x-deadline-ms"
 JSON = "application/json"
-LARGE_BODY_BYTES = 1 << 18
-"""From here on a body is understood in a thread of its own kind, in no tokenizer's way. It takes 0.1 us a byte, and has
-the GIL for most of that: large bodies slow the others, but do not stop them."""
-
-Taken = TypeVarTuple("Taken")
-Given = TypeVar("Given")
 
 
 @dataclass(slots=True)
@@ -44,7 +39,7 @@ class Gateway:
     model: ServedModel
     cluster: Cluster
     tokenizer_pool: ThreadPoolExecutor
-    large_body_pool: ThreadPoolExecutor
+    large_bodies: LargeBodies
     deadline_ms: int
     started: str
     body_bytes: int = HttpConfig.body_bytes
@@ -72,13 +67,16 @@ async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response
     if dialect.checks_key_first:
         _check_client(gateway, http)
     deadline = arrived + _deadline_ms(http, gateway.deadline_ms) / 1000
-    body = await read_body(http, gateway.body_bytes, gateway.read_timeout_s)
-    timeline.restart()  # the client's own pace is not our time
-    if (successor := gateway.successor) and successor.takes(http):
-        passed_on = await _pass_on(successor, http, body, deadline)
-        if passed_on is not None:
-            return passed_on
-    asked = await _understand(gateway, dialect, http, body, timeline)
+    with Room(gateway.large_bodies) as room:
+        body = await read_body(http, gateway.body_bytes, gateway.read_timeout_s, room)
+        timeline.restart()  # the client's own pace is not our time
+        if (successor := gateway.successor) and successor.takes(http):
+            passed_on = await _pass_on(successor, http, body, deadline)
+            if passed_on is not None:
+                return passed_on
+        asked = await _understand(gateway, dialect, http, body, timeline)
+    mirrored = body if successor and len(body) <= LARGE_BODY_BYTES else None
+    del body  # from here on the answer is waited for
     tokens = await _tokenize(gateway, asked.request)
     gateway.rate_limit.take_tokens(http.state.key, tokens.input_tokens, asyncio.get_running_loop().time())
     timeline.mark("tokenize")
@@ -88,46 +86,51 @@ async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response
     timeline.mark("respond")
     headers = {"Server-Timing": timeline.finish()}
     gateway.cluster.metrics.observe(timeline.seconds)
-    if gateway.successor:
-        gateway.successor.mirror(http, body, answer, timeline.seconds["total"])
+    if successor and mirrored is not None:
+        successor.mirror(http, mirrored, answer, timeline.seconds["total"])
     return Response(answer, media_type=JSON, headers=headers)
 
 
 async def _pass_on(successor: Successor, http: Request, body: bytes, deadline: float) -> Response | None:
+    """None where it is to be answered here. Raises ClientLeft."""
     asking = asyncio.create_task(successor.answer(http, body, deadline))
     watch = asyncio.create_task(_watch_client(http, asking.cancel))
     try:
-        return await asking
-    except asyncio.CancelledError:
-        if asking.cancelled() and not _is_cancelled():
-            raise ClientLeft("the client closed the connection") from None
-        asking.cancel()
-        raise
+        await asyncio.wait({asking})
+        if asking.cancelled():
+            raise ClientLeft("the client closed the connection")
+        return asking.result()
     finally:
         watch.cancel()
-
-
-def _is_cancelled() -> bool:
-    """The task itself, not what it waits for."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+        asking.cancel()
 
 
 async def _understand(gateway: Gateway, dialect: Dialect, http: Request, body: bytes, timeline: Timeline) -> Asked:
-    pool = gateway.large_body_pool if len(body) > LARGE_BODY_BYTES else None
-    decoded = await _run(pool, dialect.decode, body, http.headers.get("content-type"))
+    if len(body) > LARGE_BODY_BYTES:
+        return await _understand_large(gateway, dialect, http, body, timeline)
+    decoded = dialect.decode(body, http.headers.get("content-type"))
     timeline.mark("parse")
     if not dialect.checks_key_first:
         _check_client(gateway, http)
-    asked = await _run(pool, dialect.validate, decoded)
+    asked = dialect.validate(decoded)
     timeline.mark("validate")
     return asked
 
 
-async def _run(pool: ThreadPoolExecutor | None, step: Callable[[*Taken], Given], *taken: *Taken) -> Given:
-    if pool is None:
-        return step(*taken)
-    return await asyncio.get_running_loop().run_in_executor(pool, step, *taken)
+async def _understand_large(
+    gateway: Gateway, dialect: Dialect, http: Request, body: bytes, timeline: Timeline
+) -> Asked:
+    """One at a time: what is decoded takes many times what was sent."""
+    async with gateway.large_bodies.turn:
+        run = gateway.large_bodies.run
+        await run(check_values, body)
+        decoded = await run(dialect.decode, body, http.headers.get("content-type"))
+        timeline.mark("parse")
+        if not dialect.checks_key_first:
+            _check_client(gateway, http)
+        asked = await run(dialect.validate, decoded)
+        timeline.mark("validate")
+        return asked
 
 
 def _check_client(gateway: Gateway, http: Request) -> None:
