@@ -7,7 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from ostraka_gateway.roster import Roster, WorkerState
+from ostraka_gateway.roster import Roster, Worker, WorkerState
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -61,6 +61,9 @@ class Metrics:
             ["reason"],
             registry=self._registry,
         )
+        self.recycled = Counter(
+            "ostraka_recycled_workers", "Workers replaced before they died", registry=self._registry
+        )
         self.lost_workers = Counter(
             "ostraka_lost_workers", "Workers that left without saying so", ["reason"], registry=self._registry
         )
@@ -103,7 +106,8 @@ class ClusterCollector(Collector):
         batches = CounterMetricFamily("ostraka_worker_batches", "Batches answered", labels=["worker"])
         dropped = CounterMetricFamily("ostraka_worker_dropped_frames", "Frames it could not read", labels=["worker"])
         restarts = CounterMetricFamily("ostraka_worker_restarts", "Restarts seen", labels=["worker"])
-        for worker in self._roster:
+        # While a worker's replacement is coming there are two of one name: the newer one is the series'.
+        for worker in {each.hello.worker_id: each for each in sorted(self._roster, key=_age)}.values():
             name = worker.hello.worker_id
             in_flight.add_metric([name], worker.outstanding_tokens)
             rates.add_metric([name], worker.tokens_per_s)
@@ -119,3 +123,7 @@ class ClusterCollector(Collector):
         for name, count in self._roster.restarts.items():
             restarts.add_metric([name], count)
         yield from (in_flight, queued, states, rates, costs, rss, batches, dropped, restarts)
+
+
+def _age(worker: Worker) -> int:
+    return worker.hello.incarnation
