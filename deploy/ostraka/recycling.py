@@ -1,10 +1,19 @@
 """Which worker has grown so large that a new one is to take its place. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 AGAIN_S = 60.0
-"""Least time between two replacements of the same worker: where a fresh one is already over the limit, it costs a fork a
-minute, and a warning says why."""
+"""Least time between two replacements of the same worker: where a fresh one is already over the limit, it costs a fork
+a minute, and a warning says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """`is_again`: so soon after the last time that the limit must be too low."""
+
+    worker: str
+    is_again: bool
 
 
 class Recycling:
@@ -14,7 +23,7 @@ class Recycling:
         self._limit_bytes = limit_bytes
         self._last: dict[str, float] = {}
 
-    def choose(self, now: float, rss_bytes: Mapping[str, int]) -> str | None:
+    def choose(self, now: float, rss_bytes: Mapping[str, int]) -> Due | None:
         """The largest of those over the limit, if one may be replaced; it then counts as replaced."""
         if not self._limit_bytes:
             return None
@@ -26,9 +35,6 @@ class Recycling:
         if not over:
             return None
         chosen = max(over, key=lambda name: rss_bytes[name])
+        is_again = now - self._last.get(chosen, float("-inf")) < 2 * AGAIN_S
         self._last[chosen] = now
-        return chosen
-
-    def was_recent(self, now: float, name: str) -> bool:
-        """Whether a worker over the limit follows one that was, so soon that the limit itself must be too low."""
-        return now - self._last.get(name, float("-inf")) < 2 * AGAIN_S
+        return Due(chosen, is_again)

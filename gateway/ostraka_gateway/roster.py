@@ -182,8 +182,8 @@ class Roster:
         return [w for w in self if w.hello.worker_id == hello.worker_id or w.identity == identity]
 
     def relieves(self, hello: Hello, earlier: Worker) -> bool:
-        """Whether the newcomer may have been started beside `earlier`, to take its place once it is ready. That it still
-        runs is for others to see: a worker that has died is followed in the same way."""
+        """Whether the newcomer may have been started beside `earlier`, to take its place once it is ready. That this
+        still runs is for others to see: a worker that has died is followed in the same way."""
         was = earlier.hello
         return (hello.worker_id, hello.host) == (was.worker_id, was.host) and hello.incarnation > was.incarnation
 
