@@ -20,14 +20,14 @@ from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.config import GatewayConfig
 from ostraka_gateway.control import Control
 from ostraka_gateway.decision import Gateway
+from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.http_server import protocol_for
 from ostraka_gateway.large_bodies import LargeBodies
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.served_model import ServedModel
-from ostraka_gateway.server import Server
-from ostraka_shared.addresses import check_endpoint
+from ostraka_shared.addresses import check_endpoint, gateway_name
 from ostraka_shared.errors import OstrakaError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import open_folder
@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = build_parser("ostraka_gateway", "The HTTP side: takes requests and gives them to workers.")
     add_options(parser, GatewayConfig)
     values = parser.parse_args(argv)
-    configure_logs("gateway", values.log_format, values.log_level)
+    configure_logs(gateway_name(values.number), values.log_format, values.log_level)
     # Two threads of ours tokenize; the package's own pool, one thread a core, would fight the workers for theirs.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
@@ -72,7 +72,7 @@ async def serve(config: GatewayConfig) -> int:
     log.info(
         "serving", model=gateway.model.name, fingerprint=gateway.model.folder.fingerprint[:12], keys=gateway.keys.names
     )
-    await server.serve()
+    await server.run_until_drained()
     unanswered = [task for task in server.server_state.tasks if not task.done()]
     if unanswered:  # the grace period is over, and each of these is just being told so
         await asyncio.wait(unanswered, timeout=LAST_WORDS_S)
@@ -86,8 +86,8 @@ async def serve(config: GatewayConfig) -> int:
     return EXIT_UNANSWERED if unanswered else 0
 
 
-def build_server(config: GatewayConfig, gateway: Gateway) -> Server:
-    return Server(
+def build_server(config: GatewayConfig, gateway: Gateway) -> HttpProcess:
+    return HttpProcess(
         uvicorn.Config(
             create_app(gateway, config.http.compat),
             http=protocol_for(config.http.read_timeout_s, config.http.connections),
@@ -125,13 +125,11 @@ def build_gateway(config: GatewayConfig) -> Gateway:
     )
 
 
-def _leave(gateway: Gateway, server: Server) -> None:
+def _leave(gateway: Gateway, server: HttpProcess) -> None:
     """At first: not ready, no new connections, what is in flight is answered. The second time, now.
 
     The listening socket is the supervisor's: other gateways may accept on it, or are about to.
     """
-    if gateway.is_draining:
-        server.force_exit = True
     gateway.is_draining = True
     server.leave(gateway.successor.socket_path if gateway.successor else None)
     log.info("draining", in_flight_requests=gateway.cluster.dispatcher.in_flight_requests)

@@ -22,6 +22,7 @@ class GatewayConfig:
     workers_at: str = required("the endpoint workers dial, ipc:// or tcp:// on loopback")
     model: str = required("the model folder; its weights are not read here")
     listen_fd: int = required("an open listening socket, inherited from the supervisor")
+    number: int = option(0, "which of its supervisor's gateways it is, from 0")
     control_fd: int | None = option(None, "a socket, inherited from the supervisor, for orders and reports")
     private_socket: str | None = option(None, "a path for a gateway of the generation before to send requests to")
     standby: bool = option(False, "take no connections but those on the private socket, until ordered to")  # noqa: FBT003
@@ -39,4 +40,4 @@ class GatewayConfig:
     def __post_init__(self) -> None:
         check_at_least(1, self, "deadline_ms", "queue_tokens", "heartbeat_ms", "tokenizer_threads")
         check_deadline(self.deadline_ms)
-        check_at_least(0, self, "grace_s", "answer_cache_bytes")
+        check_at_least(0, self, "grace_s", "answer_cache_bytes", "number")

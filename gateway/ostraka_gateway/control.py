@@ -8,6 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from ostraka_gateway.decision import Gateway
+from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.orders import (
     MESSAGE_BYTES,
     Accept,
@@ -18,7 +19,6 @@ from ostraka_gateway.orders import (
     decode_order,
     encode_report,
 )
-from ostraka_gateway.server import Server
 from ostraka_gateway.shadow import Figures
 from ostraka_gateway.successor import Successor
 
@@ -30,7 +30,9 @@ REPORT_S = 0.1
 class Control:
     """Lives on the gateway's event loop: `start`, and `stop` once the server has ended."""
 
-    def __init__(self, channel: socket.socket, gateway: Gateway, server: Server, leave: Callable[[], None]) -> None:
+    def __init__(
+        self, channel: socket.socket, gateway: Gateway, server: HttpProcess, leave: Callable[[], None]
+    ) -> None:
         channel.setblocking(False)  # noqa: FBT003  the standard library's own
         self._channel = channel
         self._gateway = gateway

@@ -8,10 +8,10 @@ import socket
 import pytest
 import uvicorn
 
-from ostraka_gateway import server as server_module
+from ostraka_gateway import http_process
+from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.http_server import protocol_for
 from ostraka_gateway.private_client import PrivateClient, Unreachable
-from ostraka_gateway.server import Server
 
 REQUEST = b"POST /x HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi"
 
@@ -38,10 +38,10 @@ class Running:
             timeout_graceful_shutdown=5,
         )
         # `dup` would make it blocking, for all who have it open.
-        self.server = Server(
+        self.server = HttpProcess(
             config, socket.socket(fileno=os.dup(listener.fileno())), private_socket, is_standby=is_standby
         )
-        self._task = asyncio.create_task(self.server.serve())
+        self._task = asyncio.create_task(self.server.run_until_drained())
 
     async def _app(self, scope, receive, send):
         while (await receive()).get("more_body"):
@@ -58,7 +58,8 @@ class Running:
         return self
 
     async def end(self):
-        self.server.leave()
+        if not self._task.done():
+            self.server.leave()
         await self.gone()
 
     async def gone(self):
@@ -161,12 +162,12 @@ async def test_a_request_that_is_half_there_is_answered_where_it_began(pair, con
 
 
 async def test_without_a_successor_the_next_answer_says_that_it_is_the_last(listener, connect, monkeypatch):
-    monkeypatch.setattr(server_module, "LINGER_S", 5.0)
+    monkeypatch.setattr(http_process, "LAST_REQUESTS_S", 5.0)
     old = await Running("old", listener).started()
     client = await connect()
     assert await client.ask() == "old"
     old.server.leave()
-    await until(lambda: old.server.server_state.is_leaving)
+    await until(lambda: any(each._is_leaving for each in old.server._connections()))
     client.send()
     head, body = await client.receive()
     assert body == "old"
@@ -176,7 +177,7 @@ async def test_without_a_successor_the_next_answer_says_that_it_is_the_last(list
 
 
 async def test_a_successor_that_is_not_there_is_done_without(listener, connect, tmp_path, monkeypatch):
-    monkeypatch.setattr(server_module, "HANDOVER_S", 0.1)
+    monkeypatch.setattr(http_process, "HANDOVER_S", 0.1)
     old = await Running("old", listener).started()
     client = await connect()
     assert await client.ask() == "old"
