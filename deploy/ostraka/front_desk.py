@@ -6,7 +6,7 @@ import contextlib
 import json
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ostraka_shared.errors import ConfigError
 
@@ -28,6 +28,14 @@ class FrontDesk:
             raise ConfigError(f"{self._path} cannot be listened on: {bad}") from bad
         self._door.settimeout(0.0)
         self._visitor: socket.socket | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close_visit()
+        self._door.close()
+        self._path.unlink(missing_ok=True)
 
     @property
     def sockets(self) -> list[socket.socket]:
@@ -69,11 +77,6 @@ class FrontDesk:
         if self._visitor:
             self._visitor.close()
             self._visitor = None
-
-    def close(self) -> None:
-        self.close_visit()
-        self._door.close()
-        self._path.unlink(missing_ok=True)
 
 
 def _send(to: socket.socket, message: dict[str, Any]) -> None:

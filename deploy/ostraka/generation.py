@@ -3,7 +3,7 @@
 import shutil
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import structlog
@@ -13,6 +13,7 @@ from ostraka.forking import Zygote
 from ostraka.gateway_child import GatewayChild
 from ostraka_gateway.orders import Leave
 from ostraka_gateway.shadow import Figures
+from ostraka_shared.model_folder import ModelFolder
 
 log = structlog.get_logger()
 
@@ -23,20 +24,28 @@ class Generation:
     the generation before reaches it."""
 
     number: int
-    gateways: Sequence[Child]
+    gateways: list[Child]
     workers: list[Child]
-    zygotes: Sequence[Zygote] = ()
+    zygotes: list[Zygote] = field(default_factory=list)
+    model: ModelFolder | None = None
     run_dir: Path | None = None
     private_sockets: Sequence[str] = ()
-    fingerprint: str = ""
     is_serving: bool = False
-    leaving: list[Child] = field(default_factory=list)
+    relieved: list[Child] = field(default_factory=list)
     """Workers whose replacement has come, or is about to."""
+
+    def relieve(self, name: str) -> Child:
+        """The new child that takes that worker's place; still to be started."""
+        place = next(n for n, worker in enumerate(self.workers) if worker.name == name)
+        before = self.workers[place]
+        self.relieved.append(before)
+        self.workers[place] = replace(before, process=None, restart_at=None, policy=replace(before.policy))
+        return self.workers[place]
 
     @property
     def children(self) -> list[Child]:
         """Zygotes before their workers: one that is just being started can already be asked."""
-        return [*self.gateways, *self.zygotes, *self.workers, *self.leaving]
+        return [*self.gateways, *self.zygotes, *self.workers, *self.relieved]
 
     @property
     def doors(self) -> list[GatewayChild]:
@@ -74,7 +83,9 @@ class Departure:
         self._are_workers_told = False
         for gateway in generation.gateways:
             gateway.restart_at = None
-            if not (isinstance(gateway, GatewayChild) and gateway.order(Leave())):
+            # One that has not served yet may not even know what an order is.
+            is_told = generation.is_serving and isinstance(gateway, GatewayChild) and gateway.order(Leave())
+            if not is_told:
                 gateway.send(signal.SIGTERM)
 
     @property
@@ -108,6 +119,6 @@ class Departure:
 
     def _tell_workers(self, number: signal.Signals) -> None:
         generation = self.generation
-        for child in (*generation.zygotes, *generation.workers, *generation.leaving):
+        for child in (*generation.zygotes, *generation.workers, *generation.relieved):
             child.restart_at = None
             child.send(number)

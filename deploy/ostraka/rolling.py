@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -14,6 +15,7 @@ from ostraka.rollout import OVER, Instruction, Phase, Rollout, RolloutPlan
 from ostraka_gateway import orders
 from ostraka_gateway.shadow import Figures
 from ostraka_shared.errors import OstrakaError
+from ostraka_shared.model_folder import ModelFolder, open_folder
 
 log = structlog.get_logger()
 
@@ -22,9 +24,8 @@ ABORT_GRACE_S = 5.0
 SAY_FIGURES_S = 1.0
 TURN_S = 0.1
 
-Prepare = Callable[[str | None, int], Generation]
-"""Of a model folder (None: the same model, its files and settings as they are now) and the generation's number. Raises
-OstrakaError."""
+Prepare = Callable[[ModelFolder, int], Generation]
+"""Of a model folder and the generation's number, with the settings as they are now. Raises OstrakaError or OSError."""
 
 
 class Rolling:
@@ -92,21 +93,21 @@ class Rolling:
 
     def close(self) -> None:
         """Once no process is left."""
-        self._finish("the server has stopped")
+        if self._rollout:
+            self._desk.say({"phase": Phase.ABORTED.value, "reason": self._rollout.reason or "the server has stopped"})
         for generation in (self.serving, *self.others):
             generation.remove_run_dir()
-        self._desk.close()
 
     def _begin(self, wish: dict[str, Any], *, may_begin: bool) -> None:
         try:
             plan, model = _read_wish(wish, may_begin=may_begin)
-            self._new = self._prepare(model, self._last_number + 1)
+            self._new = self._prepare(open_folder(model or self._served()), self._last_number + 1)
         except (OstrakaError, OSError, ValueError, TypeError) as bad:
             self._desk.say({"refused": str(bad)})
             self._desk.close_visit()
             return
         self._last_number, now = self._new.number, time.monotonic()
-        log.info("rollout", generation=self._new.number, fingerprint=self._new.fingerprint[:12])
+        log.info("rollout", generation=self._new.number, model=str(model or self._served()))
         self._rollout, self._measured, self._said = Rollout(plan, now), Figures(), now
         self._act(self._rollout.begin())
         for child in self._new.children:
@@ -115,6 +116,9 @@ class Rolling:
             except OSError as bad:
                 self._tell(rollout.NewDied(child.name, str(bad)))
                 return
+
+    def _served(self) -> Path:
+        return self.serving.model.path if self.serving.model else Path()
 
     def _observe(self, running: Rollout, now: float) -> None:
         new = self._new
@@ -192,16 +196,11 @@ class Rolling:
             self._new = self._rollout = None
             self._desk.close_visit()
 
-    def _finish(self, reason: str) -> None:
-        if self._rollout:
-            self._desk.say({"phase": Phase.ABORTED.value, "reason": self._rollout.reason or reason})
-        self._new = self._rollout = None
 
-
-def _read_wish(wish: dict[str, Any], *, may_begin: bool) -> tuple[RolloutPlan, str | None]:
+def _read_wish(wish: dict[str, Any], *, may_begin: bool) -> tuple[RolloutPlan, Path | None]:
     """Raises ValueError or TypeError."""
     if not may_begin:
         raise ValueError("the server is just starting or stopping")
     if wish.keys() != {"model", "plan"}:
         raise ValueError("this wish is not understood: is the command of another version than the server?")
-    return RolloutPlan(**wish["plan"]), wish["model"]
+    return RolloutPlan(**wish["plan"]), Path(wish["model"]) if wish["model"] else None
