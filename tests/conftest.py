@@ -22,6 +22,17 @@ settings.register_profile("ostraka", deadline=None)
 settings.load_profile("ostraka")
 
 
+REAL_PROCESSES = ("integration", "faults", "conformance", "e2e")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two lanes for `make test`: those that start clusters, which must have no other cluster beside them, and the rest."""
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        lane = "clusters" if folder in REAL_PROCESSES else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(lane))
+
+
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
     """The file that ends every stall of `fake_model`, once it is touched."""

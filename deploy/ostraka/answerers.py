@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread, local
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from ostraka.addresses import read_url
 from ostraka_gateway.dialect import Asked, SystemOneDialect
 from ostraka_gateway.served_model import ServedModel
 from ostraka_gateway.tokenization import TokenizedRequest
-from ostraka_shared.errors import ConfigError, OstrakaError
+from ostraka_shared.errors import OstrakaError
 from ostraka_shared.messages import Work, count_tokens
 from ostraka_worker.engine import Engine
 from ostraka_worker.engines import load_engine
@@ -105,10 +105,7 @@ class Server:
     """Keeps at most `concurrency` requests in flight, each on a connection of its own that is kept open."""
 
     def __init__(self, url: str, concurrency: int, key: str | None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"--server {url} is not an address like http://127.0.0.1:8017")
-        self._parts = parts
+        self._parts = read_url(url)
         self._concurrency = concurrency
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._mine = local()

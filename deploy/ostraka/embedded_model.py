@@ -12,6 +12,7 @@ from pathlib import Path
 from ostraka.children import die_with
 from ostraka_shared.errors import ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder
+from ostraka_shared.options import expand_user
 from ostraka_worker.build.catalog import find_embedded
 
 EXIT_INTERRUPTED = 130
@@ -21,8 +22,8 @@ EXIT_TERMINATED = 143
 def find_model(model: str | None, cache_dir: str, precision: str) -> ModelFolder:
     """Raises ModelError; SystemExit where a build failed and has said why in a line of its own."""
     if model:
-        return open_folder(Path(model).expanduser())
-    place = Path(cache_dir).expanduser()
+        return open_folder(expand_user(model))
+    place = expand_user(cache_dir)
     if folder := find_embedded(place, precision):
         return folder
     _build(place, precision)

@@ -12,13 +12,16 @@ from tokenizers import Tokenizer
 
 from ostraka_shared.errors import ConfigError, EngineFailed, ModelDamaged, ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
-from ostraka_worker.build.builder import FORMS, Form, build_embedded, build_source
-from ostraka_worker.build.catalog import DEFAULT_PRECISION, EMBEDDED_ANSWERS, EMBEDDED_NAME, PRECISIONS, model_path
+from ostraka_shared.options import expand_user
+from ostraka_worker.build.adapter_file import read_adapter
+from ostraka_worker.build.builder import FORMS, Form, build_adapted, build_embedded, build_source
+from ostraka_worker.build.catalog import DEFAULT_PRECISION, EMBEDDED_NAME, PRECISIONS, model_path
 from ostraka_worker.build.progress import for_stderr
 from ostraka_worker.engine import Line
 from ostraka_worker.onnx_engine import OnnxEngine
 
 DEFAULT_CACHE_DIR = Path("~/.cache/ostraka")
+DEFAULT_FORM = next(iter(FORMS))
 PROBE = "<evidence>\nThe shop is open.\n</evidence>\n\nQuestion: Is the shop open?\nAnswer:"
 
 
@@ -55,7 +58,7 @@ def _register_build(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--form",
         choices=FORMS,
-        default=next(iter(FORMS)),
+        default=DEFAULT_FORM,
         help="evidence: SOURCE was tuned to decide, and answers 0 or 1; yes-no: it was not; default: %(default)s",
     )
     parser.add_argument(
@@ -63,6 +66,12 @@ def _register_build(parser: argparse.ArgumentParser) -> None:
         nargs=2,
         metavar=("NO", "YES"),
         help="the two single tokens SOURCE answers with; default: the form's",
+    )
+    parser.add_argument(
+        "--adapter",
+        type=Path,
+        metavar="FILE",
+        help="what `ostraka model tune` made for SOURCE, or for the embedded model's checkpoint",
     )
     _add_cache_dir(parser)
 
@@ -74,23 +83,36 @@ def _add_cache_dir(parser: argparse.ArgumentParser) -> None:
 
 
 def _build(args: argparse.Namespace) -> int:
-    cache_dir: Path = args.cache_dir.expanduser()
-    name: str = args.name or (_source_name(args.source) if args.source else EMBEDDED_NAME)
-    target: Path = args.output or model_path(cache_dir, name, args.precision)
-    progress = for_stderr()
-    if args.source:
-        form = Form(*args.answers) if args.answers else FORMS[args.form]
-        folder = build_source(args.source, target, name, args.precision, form, progress)
-    elif args.answers or FORMS[args.form] != Form(*EMBEDDED_ANSWERS):
-        raise ConfigError("--form and --answers need a SOURCE: how the embedded model is asked is fixed")
-    else:
-        folder = build_embedded(cache_dir, target, args.precision, progress, name)
-    print(folder.path)
+    if (args.answers or args.form != DEFAULT_FORM) and (args.adapter or not args.source):
+        raise ConfigError("--form and --answers need a SOURCE, and no --adapter: how other models are asked is fixed")
+    print((_build_adapted if args.adapter else _build_plain)(args, expand_user(args.cache_dir)).path)
     return 0
 
 
+def _build_plain(args: argparse.Namespace, cache_dir: Path) -> ModelFolder:
+    name: str = args.name or (_source_name(args.source) if args.source else EMBEDDED_NAME)
+    target = _target(args, cache_dir, name)
+    if not args.source:
+        return build_embedded(cache_dir, target, args.precision, for_stderr(), name)
+    form = Form(*args.answers) if args.answers else FORMS[args.form]
+    return build_source(args.source, target, name, args.precision, form, for_stderr())
+
+
+def _build_adapted(args: argparse.Namespace, cache_dir: Path) -> ModelFolder:
+    adapter = read_adapter(args.adapter)
+    name: str = args.name or _name(adapter.record.name)
+    target = _target(args, cache_dir, name)
+    if args.source:
+        return build_adapted(adapter, args.source, target, name, args.precision, for_stderr())
+    return build_embedded(cache_dir, target, args.precision, for_stderr(), name, adapter)
+
+
+def _target(args: argparse.Namespace, cache_dir: Path, name: str) -> Path:
+    return args.output or model_path(cache_dir, name, args.precision)
+
+
 def _list(args: argparse.Namespace) -> int:
-    lines = list(_described(args.cache_dir.expanduser() / "models"))
+    lines = list(_described(expand_user(args.cache_dir) / "models"))
     for line in lines:
         print(line)
     if not lines:
@@ -111,7 +133,7 @@ def _described(models: Path) -> Iterator[str]:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    default = model_path(args.cache_dir.expanduser(), EMBEDDED_NAME, DEFAULT_PRECISION)
+    default = model_path(expand_user(args.cache_dir), EMBEDDED_NAME, DEFAULT_PRECISION)
     folder = open_folder(args.folder or default)
     progress = for_stderr()
     progress.begin(f"hashing {folder.path}", _size_bytes(folder), "B")

@@ -13,13 +13,13 @@ import os
 import select
 import signal
 import socket
-import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import psutil
 
+from ostraka.addresses import read_url
 from ostraka_shared.addresses import gateway_name
 from ostraka_shared.errors import ConfigError
 
@@ -53,10 +53,10 @@ class RunningCluster:
     """`url` is where it answers. Raises ConfigError where no server of this machine and user can be found there."""
 
     def __init__(self, url: str) -> None:
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme != "http" or parts.hostname is None:
-            raise ConfigError(f"{url} is not an address like http://127.0.0.1:8017")
-        self._host, self._port = parts.hostname, parts.port or 80
+        parts = read_url(url)
+        if parts.scheme != "http":
+            raise ConfigError("--server is not an address like http://127.0.0.1:8017")
+        self._host, self._port = parts.hostname or "", parts.port or 80
         self.supervisor = _find_supervisor(_resolve(self._host), self._port, url)
 
     def workers(self) -> dict[str, int]:

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import fcntl
+import ipaddress
 import os
 import random
 import secrets
@@ -30,7 +31,7 @@ from ostraka_shared.addresses import check_endpoint, gateway_name, ipc_endpoint
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import ModelFolder, verify_folder
-from ostraka_shared.options import add_options, check_at_least, group, option, read_settings, to_flags
+from ostraka_shared.options import add_options, check_at_least, expand_user, group, option, read_settings, to_flags
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
 from ostraka_worker.config import (
     DEFAULT_BATCH_TOKENS,
@@ -45,11 +46,11 @@ log = structlog.get_logger()
 BACKLOG = 2048
 GATEWAY_GRACE_SHARE = 0.8
 """Of the grace period: the workers leave after the gateway has, and need a moment too."""
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True)
-class WorkersConfig:
+class ProcessesConfig:
+    gateways: int = option(1, "gateway processes on the port: more answer more requests a second of small models")
     workers: int | None = option(None, "worker processes; by default one for each core that may be used")
     cores_per_worker: int = option(1, "cores of each worker: more answer one request sooner, but fewer in all")
     worker_start: str = option(
@@ -62,6 +63,7 @@ class WorkersConfig:
     )
 
     def __post_init__(self) -> None:
+        check_at_least(1, self, "gateways")
         check_at_least(0, self, "idle_call_s")
 
 
@@ -69,8 +71,7 @@ class WorkersConfig:
 class ServeConfig:
     host: str = option("127.0.0.1", "address to listen on")
     port: int = option(8017, "port to listen on; 0 takes a free one")
-    gateways: int = option(1, "gateway processes on the port: more answer more requests a second of small models")
-    processes: WorkersConfig = group(WorkersConfig)
+    processes: ProcessesConfig = group(ProcessesConfig)
     model: str | None = option(None, "a model folder; by default the embedded model, built when it is missing")
     precision: str = option(DEFAULT_PRECISION, "the embedded model's arithmetic", choices=PRECISIONS)
     cache_dir: str = option("~/.cache/ostraka", "where downloads and built models are kept")
@@ -86,10 +87,12 @@ class ServeConfig:
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
 
     def __post_init__(self) -> None:
+        if not self.host:
+            raise ValueError("--host is empty: 127.0.0.1 is this machine alone, 0.0.0.0 every address it has")
         if not 0 <= self.port <= 65535:
             raise ValueError(f"--port must be from 0 to 65535, not {self.port}")
         # Said now, and not by a child after the model was built.
-        check_at_least(1, self, "batch_tokens", "queue_tokens", "deadline_ms", "gateways")
+        check_at_least(1, self, "batch_tokens", "queue_tokens", "deadline_ms")
         check_deadline(self.deadline_ms)
         check_at_least(0, self, "grace_s", "answer_cache_bytes")
 
@@ -117,7 +120,7 @@ def run(values: argparse.Namespace) -> int:
         read_machine(), workers=config.processes.workers, cores_per_worker=config.processes.cores_per_worker
     )
     keys = auth.load_keys(os.environ, config.http.api_keys_file)
-    if not keys.names and config.host not in LOOPBACK:
+    if not keys.names and not _is_loopback(config.host):
         log.warning("no_api_keys", host=config.host, hint="whoever reaches this address may use it")
     allow_open_files(config.http.connections)
     with listen(config.host, config.port):
@@ -133,6 +136,13 @@ def run(values: argparse.Namespace) -> int:
     ):
         os.sched_setaffinity(0, layout.gateway)
         return build_supervisor(config, folder, layout, listener, run_dir).run(signals)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @contextlib.contextmanager
@@ -156,7 +166,7 @@ def listen(host: str, port: int) -> Iterator[socket.socket]:
 def private_run_dir(asked: str | None) -> Iterator[Path]:
     """A fresh folder is ours to remove; one that was asked for stays."""
     if asked is not None:
-        folder = Path(asked).expanduser().absolute()
+        folder = expand_user(asked).absolute()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as bad:
@@ -197,11 +207,15 @@ def build_supervisor(
     config: ServeConfig, folder: ModelFolder, layout: CoreLayout, listener: socket.socket, run_dir: Path
 ) -> Supervisor:
     cluster = ClusterPlan(
-        config, folder, layout, secrets.token_hex(8), tuple(ipc_endpoint(run_dir, n) for n in range(config.gateways))
+        config,
+        folder,
+        layout,
+        secrets.token_hex(8),
+        tuple(ipc_endpoint(run_dir, n) for n in range(config.processes.gateways)),
     )
     for endpoint in cluster.endpoints:
         check_endpoint(endpoint)
-    gateways = [_gateway_child(number, cluster, listener) for number in range(config.gateways)]
+    gateways = [_gateway_child(number, cluster, listener) for number in range(config.processes.gateways)]
     zygotes = make_zygotes(config, folder, layout)
     workers = [_worker_child(number, cluster) for number in range(len(layout.workers))]
     for worker, node in zip(workers, layout.nodes, strict=True):

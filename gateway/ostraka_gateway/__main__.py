@@ -21,6 +21,7 @@ from ostraka_gateway.config import GatewayConfig
 from ostraka_gateway.decision import Gateway
 from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.http_server import protocol_for
+from ostraka_gateway.large_bodies import LargeBodies
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.roster import Roster
@@ -85,8 +86,8 @@ async def serve(config: GatewayConfig) -> int:
         await asyncio.wait(unanswered, timeout=LAST_WORDS_S)
         await asyncio.sleep(LAST_WORDS_S)
     gateway.cluster.stop()
-    for pool in (gateway.tokenizer_pool, gateway.large_body_pool):
-        pool.shutdown(cancel_futures=True)
+    gateway.tokenizer_pool.shutdown(cancel_futures=True)
+    gateway.large_bodies.close()
     log.info("stopped", unanswered_requests=len(unanswered))
     return EXIT_UNANSWERED if unanswered else 0
 
@@ -101,7 +102,7 @@ def build_gateway(config: GatewayConfig) -> Gateway:
         model=model,
         cluster=cluster,
         tokenizer_pool=ThreadPoolExecutor(config.tokenizer_threads, thread_name_prefix="tokenizer"),
-        large_body_pool=ThreadPoolExecutor(1, thread_name_prefix="large_body"),
+        large_bodies=LargeBodies(config.http.body_bytes),
         deadline_ms=config.deadline_ms,
         started=datetime.now(UTC).date().isoformat(),
         body_bytes=config.http.body_bytes,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ostraka_shared.errors import ConfigError, Unauthenticated
+from ostraka_shared.options import expand_user
 
 ONE_KEY_VARIABLE = "JEV_API_KEY"
 KEYS_VARIABLE = "OSTRAKA_API_KEYS"
@@ -60,7 +61,7 @@ def load_keys(environment: Mapping[str, str], file: str | None) -> Keys:
         for number, entry in enumerate(several.split(","), 1):
             keys.add(entry.strip(), f"entry {number} of {KEYS_VARIABLE}")
     if file is not None:
-        path, before = Path(file).expanduser(), len(keys.found)
+        path, before = expand_user(file), len(keys.found)
         for number, line in enumerate(_read_private(path).splitlines(), 1):
             if line.strip() and not line.strip().startswith("#"):
                 keys.add(line.strip(), f"line {number} of {path}")

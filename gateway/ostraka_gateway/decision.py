@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar, TypeVarTuple
 
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -16,6 +15,8 @@ from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.dialect import Asked, Dialect
 from ostraka_gateway.dispatcher import Reply
 from ostraka_gateway.http_config import HttpConfig
+from ostraka_gateway.json_values import check_values
+from ostraka_gateway.large_bodies import LARGE_BODY_BYTES, LargeBodies, Room
 from ostraka_gateway.limits import DEADLINE_MS_MAX
 from ostraka_gateway.problems import Problem
 from ostraka_gateway.rate_limit import RateLimit
@@ -27,12 +28,6 @@ from ostraka_shared.errors import InvalidRequest, OstrakaError
 
 DEADLINE_HEADER = "x-deadline-ms"
 JSON = "application/json"
-LARGE_BODY_BYTES = 1 << 18
-"""From here on a body is understood in a thread of its own kind, in no tokenizer's way. It takes 0.1 us a byte, and has
-the GIL for most of that: large bodies slow the others, but do not stop them."""
-
-Taken = TypeVarTuple("Taken")
-Given = TypeVar("Given")
 
 
 @dataclass(slots=True)
@@ -42,7 +37,7 @@ class Gateway:
     model: ServedModel
     cluster: Cluster
     tokenizer_pool: ThreadPoolExecutor
-    large_body_pool: ThreadPoolExecutor
+    large_bodies: LargeBodies
     deadline_ms: int
     started: str
     body_bytes: int = HttpConfig.body_bytes
@@ -69,9 +64,7 @@ async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response
     if dialect.checks_key_first:
         _check_client(gateway, http)
     deadline = arrived + _deadline_ms(http, gateway.deadline_ms) / 1000
-    body = await read_body(http, gateway.body_bytes, gateway.read_timeout_s)
-    timeline.restart()  # the client's own pace is not our time
-    asked = await _understand(gateway, dialect, http, body, timeline)
+    asked = await _take_in(gateway, dialect, http, timeline)
     tokens = await _tokenize(gateway, asked.request)
     gateway.rate_limit.take_tokens(http.state.key, tokens.input_tokens, asyncio.get_running_loop().time())
     timeline.mark("tokenize")
@@ -84,21 +77,35 @@ async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response
     return Response(answer, media_type=JSON, headers=headers)
 
 
-async def _understand(gateway: Gateway, dialect: Dialect, http: Request, body: bytes, timeline: Timeline) -> Asked:
-    pool = gateway.large_body_pool if len(body) > LARGE_BODY_BYTES else None
-    decoded = await _run(pool, dialect.decode, body, http.headers.get("content-type"))
+async def _take_in(gateway: Gateway, dialect: Dialect, http: Request, timeline: Timeline) -> Asked:
+    with Room(gateway.large_bodies) as room:
+        body = await read_body(http, gateway.body_bytes, gateway.read_timeout_s, room)
+        timeline.restart()  # the client's own pace is not our time
+        if len(body) > LARGE_BODY_BYTES:
+            return await _understand_large(gateway, dialect, http, body, timeline)
+    decoded = dialect.decode(body, http.headers.get("content-type"))
     timeline.mark("parse")
     if not dialect.checks_key_first:
         _check_client(gateway, http)
-    asked = await _run(pool, dialect.validate, decoded)
+    asked = dialect.validate(decoded)
     timeline.mark("validate")
     return asked
 
 
-async def _run(pool: ThreadPoolExecutor | None, step: Callable[[*Taken], Given], *taken: *Taken) -> Given:
-    if pool is None:
-        return step(*taken)
-    return await asyncio.get_running_loop().run_in_executor(pool, step, *taken)
+async def _understand_large(
+    gateway: Gateway, dialect: Dialect, http: Request, body: bytes, timeline: Timeline
+) -> Asked:
+    """One at a time: what is decoded takes many times what was sent."""
+    async with gateway.large_bodies.turn:
+        run = gateway.large_bodies.run
+        await run(check_values, body)
+        decoded = await run(dialect.decode, body, http.headers.get("content-type"))
+        timeline.mark("parse")
+        if not dialect.checks_key_first:
+            _check_client(gateway, http)
+        asked = await run(dialect.validate, decoded)
+        timeline.mark("validate")
+        return asked
 
 
 def _check_client(gateway: Gateway, http: Request) -> None:

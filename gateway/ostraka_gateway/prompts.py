@@ -71,6 +71,20 @@ def render(request: SystemOneRequest, contract: PromptContract) -> RenderedReque
     return RenderedRequest(state, tuple(questions))
 
 
+def indented_chars(state: dict[str, object] | list[object]) -> int:
+    """Of such a state as the prompt has it, told without writing it: a line for each value, as far in as it is deep."""
+    chars = len(json.dumps(state, ensure_ascii=False, separators=(",", ": ")))
+    level: list[dict[str, object] | list[object]] = [state]
+    depth = 0
+    while level:
+        depth += 1
+        filled = [container for container in level if container]
+        chars += sum(len(container) * (1 + depth) + depth for container in filled)
+        held = (each.values() if isinstance(each, dict) else each for each in filled)
+        level = [value for values in held for value in values if isinstance(value, dict | list)]
+    return chars
+
+
 def _state_text(state: Text) -> str:
     if not isinstance(state, str):
         return json.dumps(state, ensure_ascii=False, indent=1)

@@ -9,14 +9,13 @@ from collections.abc import Iterable
 from hashlib import blake2b
 
 from ostraka_gateway.roster import State, Worker
+from ostraka_shared.reading_rules import LEAST_PREFIX_TOKENS
 
-LEAST_STATE_TOKENS = 32
-"""As workers have it: a shorter state is not kept."""
 KEY_BYTES = 8
 
 
 def state_of(prefix: bytes, state_tokens: int, token_bytes: int) -> State | None:
-    if state_tokens < LEAST_STATE_TOKENS:
+    if state_tokens < LEAST_PREFIX_TOKENS:
         return None
     return State(blake2b(prefix[: state_tokens * token_bytes], digest_size=KEY_BYTES).digest(), state_tokens)
 

@@ -3,10 +3,10 @@
 from tokenizers import Tokenizer
 
 from ostraka_gateway.limits import DEFAULT_LIMITS, Limits
-from ostraka_gateway.prompts import render
-from ostraka_gateway.schemas import SystemOneRequest
+from ostraka_gateway.prompts import indented_chars, render
+from ostraka_gateway.schemas import SystemOneRequest, Text
 from ostraka_gateway.tokenization import PromptTokenizer, TokenizedRequest
-from ostraka_shared.errors import InvalidRequest, ModelDamaged
+from ostraka_shared.errors import InvalidRequest, ModelDamaged, PromptTooLong
 from ostraka_shared.model_folder import ModelFolder
 
 
@@ -28,6 +28,7 @@ class ServedModel:
         spec = self.folder.spec
         if request.prompt_count > self.limits.request_prompts:
             raise _too_much(f"{request.prompt_count} prompts", self.limits.request_prompts)
+        _check_state(request.state, self.limits.request_chars)
         rendered = render(request, spec.contract)
         if rendered.chars > self.limits.request_chars:
             # Where already the first is too long, that is what helps; and jev says so.
@@ -35,6 +36,16 @@ class ServedModel:
             asked = f"{rendered.prompt_count} prompts of {rendered.chars} characters together"
             raise _too_much(asked, self.limits.request_chars)
         return self._tokenizer.tokenize(rendered, spec.context_tokens)
+
+
+def _check_state(state: Text, most: int) -> None:
+    """Its indentation may be a hundred times as long as what was sent."""
+    if not isinstance(state, str) and (chars := indented_chars(state)) > most:
+        raise PromptTooLong(
+            f"the state has {chars} characters as the model reads it, a line a value; at most {most} are read",
+            loc=("body", "state"),
+            kind="prompt_too_long",
+        )
 
 
 def _too_much(asked: str, most: int) -> InvalidRequest:

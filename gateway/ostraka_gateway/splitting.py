@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from ostraka_shared.reading_rules import LONG_PAST_TOKENS
+
 LEAST_SAVED_S = 0.02
 WORTH = 0.5
-LONG_PAST_TOKENS = 1024
-"""As workers count what they read so far behind a prompt's beginning."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,22 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import Tokenizer
 
+from ostraka_gateway.long_text import TOKEN, TooManyTokens, encode_long
 from ostraka_gateway.prompts import QuestionPrompts, RenderedRequest, render
 from ostraka_gateway.schemas import Choice, Noul, Question, Score, SystemOneRequest
 from ostraka_shared.errors import ModelDamaged, PromptTooLong
 from ostraka_shared.messages import TOKEN_BYTES
 from ostraka_shared.model_folder import PromptContract
+from ostraka_shared.reading_rules import LEAST_SHARED_TOKENS
 
 BATCH_CHARS = 1 << 18
-"""Text tokenized at once. It bounds the tokenizer's own records, some 100 bytes a token."""
-
-LEAST_SHARED_TOKENS = 8
-"""As the workers have it: they read a shorter run again for each prompt."""
+"""Text tokenized at once. It bounds the tokenizer's own records, some 200 bytes a token. A longer line is tokenized in
+pieces, and no further than it fits."""
 
 _NEXT_WORD = "Question"
 """What follows every opening. Tokenized with it and cut off again: GPT-2's split takes two line ends for one word where
 the text ends with them, and for two where a letter follows."""
-_TOKEN = np.dtype("<u4")
 _PROBES = ("", "a state", "tail \n", "12. -\u3000", "<", "\u00e9\u0301\U0001f600")
 """States and texts that end in every kind of character: a letter, a space, a digit, a mark, beyond ASCII."""
 
@@ -77,23 +76,43 @@ class PromptTokenizer:
         """Raises PromptTooLong for the first prompt that does not fit; nothing is ever cut."""
         if not rendered.prompt_count:
             return TokenizedRequest(b"", (), 0, 0)
-        opening = self._encode_opening(rendered)
-        room = context_tokens * TOKEN_BYTES - len(opening)
+        opening = self._encode_opening(rendered, context_tokens)
+        room = context_tokens - len(opening) // TOKEN_BYTES
         body = b""
         rests: list[bytes] = []
         for lines in _batches(_lines(rendered)):
-            for line, tokens in zip(lines, self._encode([line.text for line in lines]), strict=True):
+            for line, tokens in zip(lines, self._encode_lines(lines, room, context_tokens), strict=True):
                 if line.is_body:
                     body = tokens
                     continue
                 rests.append(body + tokens)
-                if len(rests[-1]) > room:
+                if len(rests[-1]) > room * TOKEN_BYTES:
                     length = (len(opening) + len(rests[-1])) // TOKEN_BYTES
-                    raise _too_long(line.question.question_id, length, context_tokens)
+                    raise _too_long(line.question.question_id, str(length), context_tokens)
         return _join(opening, rests, len(opening) // TOKEN_BYTES - self._closing_tokens)
 
-    def _encode_opening(self, rendered: RenderedRequest) -> bytes:
-        (tokens,) = self._encode([rendered.opening + _NEXT_WORD])
+    def _encode_lines(self, lines: list[_Line], room: int, context_tokens: int) -> list[bytes]:
+        """`room`: the tokens that fit behind the opening. Raises PromptTooLong for a long line that is longer."""
+        if len(lines[0].text) <= BATCH_CHARS:
+            return self._encode([line.text for line in lines])
+        (line,) = lines
+        try:
+            return [encode_long(self._tokenizer, line.text, room)]
+        except TooManyTokens as bad:
+            at_least = context_tokens - room + bad.tokens
+            raise _too_long(line.question.question_id, f"at least {at_least}", context_tokens) from None
+
+    def _encode_opening(self, rendered: RenderedRequest, context_tokens: int = 0) -> bytes:
+        """Raises PromptTooLong for a long one that does not fit by itself."""
+        text = rendered.opening + _NEXT_WORD
+        if len(text) <= BATCH_CHARS:
+            (tokens,) = self._encode([text])
+            return tokens[: -self._next_word]
+        try:
+            tokens = encode_long(self._tokenizer, text, context_tokens + self._next_word // TOKEN_BYTES)
+        except TooManyTokens as bad:
+            first = rendered.first().questions[0].question_id
+            raise _too_long(first, f"at least {bad.tokens}", context_tokens) from None
         return tokens[: -self._next_word]
 
     def _check_cuts(self, rendered: RenderedRequest) -> None:
@@ -111,7 +130,7 @@ class PromptTokenizer:
         # A batch even of one: `encode` holds the GIL to its end, the batch forms release it. The fast one differs in
         # the offsets alone, which nobody reads.
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return [np.array(encoding.ids, dtype=_TOKEN).tobytes() for encoding in encodings]
+        return [np.array(encoding.ids, dtype=TOKEN).tobytes() for encoding in encodings]
 
 
 def _render_probes(contract: PromptContract) -> Iterator[RenderedRequest]:
@@ -177,13 +196,13 @@ def _added_tokens(suffixes: tuple[bytes, ...]) -> tuple[int, ...]:
 
 def _common_tokens(sequences: list[bytes]) -> int:
     """What the first and the last in byte order share, all between them share too: two comparisons for any number."""
-    first, last = (np.frombuffer(tokens, _TOKEN) for tokens in (min(sequences), max(sequences)))
+    first, last = (np.frombuffer(tokens, TOKEN) for tokens in (min(sequences), max(sequences)))
     length = min(len(first), len(last))
     differing = np.flatnonzero(first[:length] != last[:length])
     return int(differing[0]) if len(differing) else length
 
 
-def _too_long(question_id: str, tokens: int, context_tokens: int) -> PromptTooLong:
+def _too_long(question_id: str, tokens: str, context_tokens: int) -> PromptTooLong:
     return PromptTooLong(
         f"Question {question_id!r} makes a prompt of {tokens} tokens with the state; the model reads {context_tokens}",
         loc=("body", "questions", question_id),

@@ -7,6 +7,7 @@ be a `group` instead: another such dataclass, whose fields are flags beside the 
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, field, fields, is_dataclass
+from pathlib import Path
 from typing import Any, TypeGuard, TypeVar, get_args, get_origin, get_type_hints
 
 import configargparse
@@ -85,6 +86,14 @@ def check_at_least(least: float, settings: Any, *names: str) -> None:
     for name in names:
         if not getattr(settings, name) >= least:
             raise ValueError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(settings, name)}")
+
+
+def expand_user(path: str | Path) -> Path:
+    """`~` and `~name` as a shell has them. Raises ConfigError where there is no such user, or no home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as bad:
+        raise ConfigError(f"{path} names no folder: {bad}") from bad
 
 
 def _is_group(hint: Any) -> TypeGuard[type[Any]]:

@@ -117,7 +117,14 @@ def test_what_cannot_work_is_one_clear_line(tmp_path: Path, requests: Path) -> N
     cases = {
         (tmp_path / "none.jsonl",): f"{tmp_path / 'none.jsonl'}: No such file or directory",
         (requests, "--resume"): "--resume goes on with a file of lines: give --output too",
-        (requests, "--server=ftp://x"): "--server ftp://x is not an address like http://127.0.0.1:8017",
+        (requests, "--server=ftp://x"): "--server is not an address like http://127.0.0.1:8017",
+        (requests, "--server=http://[::1"): "--server is not an address like http://127.0.0.1:8017",
+        (requests, "--server=http://h:port"): "--server is not an address like http://127.0.0.1:8017",
+        (
+            requests,
+            "--server=http://me:secret@h",
+        ): "--server has a user or a password in it: a key is given as JEV_API_KEY",
+        (requests, "--cache-dir=~nobody-here"): "~nobody-here names no folder: Could not determine home directory.",
         (requests, "--concurrency=0"): "--concurrency must be at least 1, not 0",
     }
     for arguments, line in cases.items():

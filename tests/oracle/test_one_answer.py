@@ -19,7 +19,8 @@ from ostraka_worker.build.graph import write_graph
 from ostraka_worker.build.kernel_graphs import PRECISION_KINDS
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.inference import BatchRun
-from ostraka_worker.kernels import graph_for, usable_kinds
+from ostraka_worker.kernels import LIBRARY, graph_for, usable_kinds
+from ostraka_worker.kernels.build import missing_for_compiling
 from ostraka_worker.onnx_engine import OnnxEngine
 from ostraka_worker.snapshots import Snapshots
 from tests.oracle.requests import COUNT, Answers, answers_alone, make_works
@@ -66,7 +67,9 @@ VARIANTS = [(precision, kind) for precision in PRECISIONS for kind in ("", *PREC
 def variant_of(graph: Path, kind: str) -> Path:
     """The graph of the runtime's own operators, or one with our kernels, where they can run."""
     if kind and kind not in usable_kinds():
-        pytest.skip(f"this machine or installation has no {kind} kernels (python -m ostraka_worker.kernels.build)")
+        missing = missing_for_compiling()
+        assert LIBRARY.is_file() or missing, "the kernels can be made here: python -m ostraka_worker.kernels.build"
+        pytest.skip(missing or f"the processor has no {kind}")
     return graph_for(graph, kind) if kind else graph
 
 

@@ -8,6 +8,7 @@ import structlog
 
 from ostraka_shared.errors import EngineFailed, OstrakaError
 from ostraka_shared.messages import TOKEN_BYTES, Work
+from ostraka_shared.reading_rules import LONG_PAST_TOKENS
 from ostraka_worker.engine import Engine
 from ostraka_worker.planner import Request, Step, plan_calls, plan_request, plan_resumed
 from ostraka_worker.reading import Reading, attach
@@ -15,9 +16,6 @@ from ostraka_worker.scoring import p_yes
 from ostraka_worker.snapshots import Snapshots
 
 log = structlog.get_logger()
-
-LONG_PAST_TOKENS = 1024
-"""From here on attention, which grows with the past, is most of a call's time."""
 
 OUT_OF_MEMORY = ("bad_alloc", "bad allocation", "Failed to allocate memory")
 

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ostraka_shared.messages import TOKEN_BYTES
-from ostraka_worker.tree import LEAST_SHARED_TOKENS, sort_prompts
+from ostraka_shared.reading_rules import LEAST_PREFIX_TOKENS, LEAST_SHARED_TOKENS
+from ostraka_worker.tree import sort_prompts
 
-LEAST_PREFIX_TOKENS = 32
-"""A shorter prefix is neither kept nor read apart: its own call would cost more than reading it again."""
 PIECE_TOKENS = 384
 """The most read in one step, and so the longest that a beat or another request must wait: 0.3 s in int8."""
 LONGEST_REST_TOKENS = 128

@@ -6,8 +6,8 @@ Pure. It never looks into a memory, and forgets it whole; what is in use lives o
 from dataclasses import asdict, dataclass
 
 from ostraka_shared.messages import TOKEN_BYTES
+from ostraka_shared.reading_rules import LEAST_PREFIX_TOKENS
 from ostraka_worker.engine import Memory
-from ostraka_worker.planner import LEAST_PREFIX_TOKENS
 from ostraka_worker.tree import common_tokens
 
 _KEY_BYTES = LEAST_PREFIX_TOKENS * TOKEN_BYTES

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-LEAST_SHARED_TOKENS = 8
-"""A shorter run is read again by each prompt: a line of its own costs more than its tokens."""
+from ostraka_shared.reading_rules import LEAST_SHARED_TOKENS
+
 _TOKEN = np.dtype("<u4")
 
 

@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from ostraka_gateway.body import read_body
 from ostraka_gateway.encodings import PIECE_BYTES, decoder_for
+from ostraka_gateway.large_bodies import LargeBodies, Room
 from ostraka_shared.errors import BodyTooLarge, RequestTooSlow, Unreadable, UnsupportedMediaType
 
 if sys.version_info >= (3, 14):
@@ -49,7 +50,8 @@ def split(data, size):
 
 
 async def read(*chunks, most=MOST, timeout_s=10.0, **headers):
-    return await read_body(request(*chunks, **headers), most, timeout_s)
+    with Room(LargeBodies(most)) as room:
+        return await read_body(request(*chunks, **headers), most, timeout_s, room)
 
 
 @pytest.mark.parametrize("encoding", ["", "identity", " Identity "])
@@ -183,7 +185,7 @@ async def test_two_headers_are_two_encodings():
     http = request(gzip.compress(b"x"), content_encoding="gzip")
     http.scope["headers"].append((b"content-encoding", b"gzip"))
     with pytest.raises(UnsupportedMediaType):
-        await read_body(http, MOST, 10.0)
+        await read_body(http, MOST, 10.0, Room(LargeBodies(MOST)))
 
 
 async def test_a_body_that_never_ends_is_given_up():

@@ -111,6 +111,12 @@ def test_a_prompt_too_long_is_told_before_all_prompts_together(folder):
         tokenize(folder, replace(LARGE, request_chars=100), encoded)
 
 
+def test_a_state_is_measured_as_the_prompt_has_it_before_it_is_written(folder):
+    state = [[["x"] * 20]]
+    with pytest.raises(PromptTooLong, match="the state has 176 characters as the model reads it"):
+        tokenize(folder, replace(LARGE, request_chars=175), body(state=state))
+
+
 @pytest.mark.parametrize(("name", "most"), [("request_prompts", MAX_ITEMS), ("request_chars", REQUEST_CHARS_MAX)])
 def test_what_the_wire_cannot_hold_is_refused_at_the_start(name, most):
     assert Limits(**{name: most})

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostraka_gateway.prompts import render
+from ostraka_gateway.prompts import indented_chars, render
 from ostraka_gateway.schemas import SystemOneRequest, parse_request
 from ostraka_shared.model_folder import PromptContract
 from tests.questions import QUESTIONS, WORDS
@@ -17,6 +17,11 @@ NOUL = {"type": "noul", "instructions": "Is it late?"}
 
 def ask(state="The parcel is two days late.", **questions):
     return render(SystemOneRequest(state=state, questions=questions or {"q": NOUL}), CONTRACT)
+
+
+def containers(inner):
+    inner = inner if isinstance(inner, st.SearchStrategy) else st.just(inner)
+    return st.lists(inner) | st.dictionaries(WORDS, inner)
 
 
 def texts(rendered):
@@ -106,6 +111,15 @@ def test_what_is_to_be_read_is_told_beforehand(state, questions):
     rendered = ask(state, **questions)
     rests = [text.removeprefix(rendered.opening) for text in texts(rendered)]
     assert rendered.chars == len(rendered.opening) + sum(map(len, rests))
+
+
+@given(
+    st.recursive(
+        st.none() | st.floats(allow_nan=False, allow_infinity=False) | WORDS, containers, max_leaves=30
+    ).flatmap(containers)
+)
+def test_the_length_of_a_written_state_is_told_beforehand(state):
+    assert len(ask(state).state) == len("<s><evidence>\n\n</evidence>") + indented_chars(state)
 
 
 @given(WORDS, QUESTIONS)

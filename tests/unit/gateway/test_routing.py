@@ -3,8 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostraka_gateway.roster import KEPT_STATES, State, Worker
-from ostraka_gateway.routing import LEAST_STATE_TOKENS, candidates, has_room, state_of
+from ostraka_gateway.routing import candidates, has_room, state_of
 from ostraka_shared.messages import Beat, Hello
+from ostraka_shared.reading_rules import LEAST_PREFIX_TOKENS
 
 
 def worker(name, outstanding=0, credit=100, last_turn=0):
@@ -139,7 +140,7 @@ def test_what_is_known_of_a_workers_states_is_bounded_as_its_own_cache_is():
 
 
 def test_a_state_is_known_by_its_tokens_alone_and_a_short_one_is_none():
-    tokens = b"abcd" * LEAST_STATE_TOKENS
-    assert state_of(tokens + b"more", LEAST_STATE_TOKENS, 4) == state_of(tokens, LEAST_STATE_TOKENS, 4)
-    assert state_of(b"x" + tokens[1:], LEAST_STATE_TOKENS, 4) != state_of(tokens, LEAST_STATE_TOKENS, 4)
-    assert state_of(tokens, LEAST_STATE_TOKENS - 1, 4) is None
+    tokens = b"abcd" * LEAST_PREFIX_TOKENS
+    assert state_of(tokens + b"more", LEAST_PREFIX_TOKENS, 4) == state_of(tokens, LEAST_PREFIX_TOKENS, 4)
+    assert state_of(b"x" + tokens[1:], LEAST_PREFIX_TOKENS, 4) != state_of(tokens, LEAST_PREFIX_TOKENS, 4)
+    assert state_of(tokens, LEAST_PREFIX_TOKENS - 1, 4) is None

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
-from ostraka_gateway import tokenization
+from ostraka_gateway import long_text, tokenization
+from ostraka_gateway.long_text import encode_long
 from ostraka_gateway.prompts import render
 from ostraka_gateway.schemas import SystemOneRequest
 from ostraka_gateway.tokenization import PromptTokenizer
@@ -19,6 +20,7 @@ CASES = json.loads(Path(__file__).with_name("jevos_unit_cases.json").read_text(e
 CONTRACT = PromptContract(bos="<s>", no="0", yes="1")
 NOUL = {"type": "noul", "instructions": "Is it late?"}
 ROOMY = 1_000_000
+BITS = (" ", "  ", "\n", "\n\n", "12345", "x\u0301", "\U0001f600", "<s>", "</s>", "- ", "!?", "'s", "\u3000")
 LLAMA3 = Regex(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -190,6 +192,10 @@ class Counting:
         self.batches.append(batch)
         return TOKENIZER.encode_batch_fast(batch, add_special_tokens=add_special_tokens)
 
+    def encode_batch(self, batch, add_special_tokens):
+        self.batches.append(batch)
+        return TOKENIZER.encode_batch(batch, add_special_tokens=add_special_tokens)
+
 
 def chars_read(rendered):
     counting = Counting()
@@ -234,6 +240,31 @@ def test_a_longer_prompt_is_refused_never_cut():
     assert str(caught.value) == (
         f"Question 'long' makes a prompt of {long} tokens with the state; the model reads {short}"
     )
+
+
+@given(name=ANY, bits=st.lists(st.sampled_from(BITS) | WORDS, max_size=200), piece=st.integers(1, 90))
+def test_a_long_text_is_tokenized_in_pieces_as_if_whole(name, bits, piece):
+    text = "".join(bits)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(long_text, "PIECE_CHARS", piece)
+        patch.setattr(long_text, "MARGIN_CHARS", 12)
+        found = encode_long(TOKENIZERS[name], text, ROOMY)
+    assert np.frombuffer(found, "<u4").tolist() == token_ids(text, TOKENIZERS[name])
+
+
+@pytest.mark.parametrize("asked", [{"state": "late " * 4000}, {"q": {"type": "noul", "instructions": "late " * 1500}}])
+def test_what_is_certainly_too_long_is_not_tokenized_to_its_end(monkeypatch, asked):
+    monkeypatch.setattr(tokenization, "BATCH_CHARS", 1000)
+    monkeypatch.setattr(long_text, "PIECE_CHARS", 1000)
+    monkeypatch.setattr(long_text, "MARGIN_CHARS", 10)
+    counting = Counting()
+    tokenizer = PromptTokenizer(counting, CONTRACT)
+    counting.batches.clear()
+    with pytest.raises(PromptTooLong, match=r"Question 'q' makes a prompt of at least \d+ tokens"):
+        tokenizer.tokenize(ask(**asked), 150)
+    assert sum(len(text) for batch in counting.batches for text in batch) < 5000
+    fitting = PromptTokenizer(counting, CONTRACT).tokenize(ask(**asked), ROOMY)
+    assert joined(fitting) == [token_ids(text) for text in texts(ask(**asked))]
 
 
 def test_of_a_state_that_is_itself_too_long_only_the_first_lines_are_tokenized(monkeypatch):

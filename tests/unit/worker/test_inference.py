@@ -3,9 +3,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostraka_shared.errors import EngineFailed
+from ostraka_shared.reading_rules import LEAST_PREFIX_TOKENS
 from ostraka_worker.fake_engine import FakeEngine
 from ostraka_worker.inference import BatchRun, places
-from ostraka_worker.planner import LEAST_PREFIX_TOKENS
 from ostraka_worker.snapshots import Snapshots
 from tests.works import expected, whole_prompts
 from tests.works import make_work as work

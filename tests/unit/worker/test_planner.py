@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ostraka_shared.reading_rules import LEAST_PREFIX_TOKENS
 from ostraka_worker.planner import (
     JOINED_PAST_TOKENS,
-    LEAST_PREFIX_TOKENS,
     PIECE_TOKENS,
     Request,
     Step,

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ostraka_shared.reading_rules import LEAST_PREFIX_TOKENS
 from ostraka_worker.engine import Memory
-from ostraka_worker.planner import LEAST_PREFIX_TOKENS
 from ostraka_worker.snapshots import Snapshots
 from tests.works import ids
 

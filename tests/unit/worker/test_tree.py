@@ -2,7 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostraka_worker.tree import LEAST_SHARED_TOKENS, build_tree, common_tokens, sort_prompts
+from ostraka_shared.reading_rules import LEAST_SHARED_TOKENS
+from ostraka_worker.tree import build_tree, common_tokens, sort_prompts
 from tests.works import ids
 
 PROMPTS = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=40), min_size=1, max_size=12)

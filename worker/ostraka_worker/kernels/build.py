@@ -18,13 +18,22 @@ FLAGS = ["-O3", "-std=gnu11", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall"
 MACHINE = ["avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512bf16", "fma", "amx-tile", "amx-bf16"]
 
 
-def compile_kernels(target: Path = LIBRARY) -> str:
-    """Returns what stood in the way, or nothing. The library appears whole or not at all."""
+def missing_for_compiling() -> str:
+    """Empty where they can be compiled."""
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         return "the kernels are for Linux on x86-64"
-    compiler = os.environ.get("CC") or next(filter(shutil.which, COMPILERS), None)
-    if compiler is None:
-        return "there is no C compiler"
+    return "" if _find_compiler() else "there is no C compiler"
+
+
+def _find_compiler() -> str:
+    return os.environ.get("CC") or next(filter(shutil.which, COMPILERS), "")
+
+
+def compile_kernels(target: Path = LIBRARY) -> str:
+    """Returns what stood in the way, or nothing. The library appears whole or not at all."""
+    if missing := missing_for_compiling():
+        return missing
+    compiler = _find_compiler()
     made = target.with_suffix(f".{os.getpid()}")
     command = [*compiler.split(), *FLAGS, *(f"-m{each}" for each in MACHINE), "-o", str(made)]
     sources = sorted(str(source) for source in FOLDER.glob("*.c"))

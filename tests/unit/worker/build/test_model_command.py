@@ -82,11 +82,11 @@ def test_an_altered_file_fails_verification(
         (["build", "absent.gguf"], "ostraka: there is no file or folder absent.gguf\n"),
         (
             ["build", "--answers", "a", "b"],
-            "ostraka: --form and --answers need a SOURCE: how the embedded model is asked is fixed\n",
+            "ostraka: --form and --answers need a SOURCE, and no --adapter: how other models are asked is fixed\n",
         ),
         (
             ["build", "--form", "yes-no"],
-            "ostraka: --form and --answers need a SOURCE: how the embedded model is asked is fixed\n",
+            "ostraka: --form and --answers need a SOURCE, and no --adapter: how other models are asked is fixed\n",
         ),
         (["verify", "absent"], "ostraka: no model folder at absent: build one with `ostraka model build`\n"),
     ],
