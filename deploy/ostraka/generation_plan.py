@@ -54,7 +54,7 @@ def next_generation(
     """`run_dir`: the generation's own, which is made here. Raises ConfigError or OSError."""
     shutil.rmtree(run_dir, ignore_errors=True)  # of a server that was killed
     run_dir.mkdir(mode=0o700)
-    sockets = tuple(str(run_dir / f"{gateway_name(n)}.sock") for n in range(config.gateways))
+    sockets = tuple(str(run_dir / f"{gateway_name(n)}.sock") for n in range(config.processes.gateways))
     cluster = ClusterPlan(config, folder, layout, secrets.token_hex(8), _endpoints(config, run_dir), sockets)
     generation = _make_generation(number, cluster, listener)
     generation.run_dir, generation.private_sockets = run_dir, sockets
@@ -62,7 +62,7 @@ def next_generation(
 
 
 def _endpoints(config: ServeConfig, run_dir: Path) -> tuple[str, ...]:
-    return tuple(ipc_endpoint(run_dir, number) for number in range(config.gateways))
+    return tuple(ipc_endpoint(run_dir, number) for number in range(config.processes.gateways))
 
 
 def _make_generation(number: int, cluster: ClusterPlan, listener: socket.socket) -> Generation:
@@ -73,7 +73,9 @@ def _make_generation(number: int, cluster: ClusterPlan, listener: socket.socket)
     for worker, node in zip(workers, cluster.layout.nodes, strict=True):
         worker.fork_from = zygotes[node].fork if node in zygotes else None
     generation = Generation(number, [], workers, list(zygotes.values()), model=cluster.folder)
-    generation.gateways = [_gateway_child(n, generation, cluster, listener) for n in range(cluster.config.gateways)]
+    generation.gateways = [
+        _gateway_child(n, generation, cluster, listener) for n in range(cluster.config.processes.gateways)
+    ]
     return generation
 
 

@@ -10,7 +10,8 @@ from ostraka_worker.config import DEFAULT_BATCH_TOKENS, DEFAULT_IDLE_CALL_S, Sta
 
 
 @dataclass(frozen=True)
-class WorkersConfig:
+class ProcessesConfig:
+    gateways: int = option(1, "gateway processes on the port: more answer more requests a second of small models")
     workers: int | None = option(None, "worker processes; by default one for each core that may be used")
     cores_per_worker: int = option(1, "cores of each worker: more answer one request sooner, but fewer in all")
     worker_start: str = option(
@@ -21,10 +22,10 @@ class WorkersConfig:
     idle_call_s: float = option(
         DEFAULT_IDLE_CALL_S, "seconds without work before a short call keeps the model in the CPU's caches; 0: never"
     )
-
     max_worker_rss_mb: int = option(0, "resident megabytes from which a worker is replaced by a new one; 0: never")
 
     def __post_init__(self) -> None:
+        check_at_least(1, self, "gateways")
         check_at_least(0, self, "idle_call_s", "max_worker_rss_mb")
 
 
@@ -32,8 +33,7 @@ class WorkersConfig:
 class ServeConfig:
     host: str = option("127.0.0.1", "address to listen on")
     port: int = option(8017, "port to listen on; 0 takes a free one")
-    gateways: int = option(1, "gateway processes on the port: more answer more requests a second of small models")
-    processes: WorkersConfig = group(WorkersConfig)
+    processes: ProcessesConfig = group(ProcessesConfig)
     model: str | None = option(None, "a model folder; by default the embedded model, built when it is missing")
     precision: str = option(DEFAULT_PRECISION, "the embedded model's arithmetic", choices=PRECISIONS)
     cache_dir: str = option("~/.cache/ostraka", "where downloads and built models are kept")
@@ -54,6 +54,6 @@ class ServeConfig:
         if not 0 <= self.port <= 65535:
             raise ValueError(f"--port must be from 0 to 65535, not {self.port}")
         # Said now, and not by a child after the model was built.
-        check_at_least(1, self, "batch_tokens", "queue_tokens", "deadline_ms", "gateways")
+        check_at_least(1, self, "batch_tokens", "queue_tokens", "deadline_ms")
         check_deadline(self.deadline_ms)
         check_at_least(0, self, "grace_s", "answer_cache_bytes")

@@ -4,12 +4,13 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import httpx
 import psutil
 import pytest
 
+from ostraka_shared.addresses import gateway_name
 from tests.cluster import Asked, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
 
@@ -30,14 +31,13 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def gateways(cluster: Cluster) -> dict[str, psutil.Process]:
     """By name; those that are there now."""
-    children = psutil.Process(cluster.process.pid).children()
-    numbered = {"--number=0": "gateway", "--number=1": "gateway1"}
-    return {
-        numbered[word]: child
-        for child in children
-        for word in child.cmdline()
-        if word in numbered and child.is_running()
-    }
+    found = {}
+    for child in psutil.Process(cluster.process.pid).children():
+        with suppress(psutil.Error):  # it ends just now
+            number = next((word for word in child.cmdline() if word.startswith("--number=")), None)
+            if number:
+                found[gateway_name(int(number.removeprefix("--number=")))] = child
+    return found
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from ostraka import supervisor
 from ostraka.cores import CoreLayout
 from ostraka.embedded_model import find_model
 from ostraka.serve_command import build_supervisor, listen, private_run_dir
-from ostraka.serve_config import ServeConfig, WorkersConfig
+from ostraka.serve_config import ProcessesConfig, ServeConfig
 from ostraka_gateway.config import GatewayConfig
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.options import add_options, build_parser, read_settings
@@ -51,7 +51,7 @@ def test_children_get_what_the_supervisor_was_told(fake_model, tmp_path):
         answer_cache_bytes=70_000,
         deadline_ms=1234,
         grace_s=3.0,
-        processes=WorkersConfig(idle_call_s=7.5),
+        processes=ProcessesConfig(idle_call_s=7.5),
         log_format="json",
         log_level="debug",
     )
@@ -109,7 +109,7 @@ def test_each_node_has_a_zygote_on_the_cores_of_its_workers(fake_model, tmp_path
 @pytest.mark.parametrize(
     ("config", "workers"),
     [
-        (ServeConfig(port=0, processes=WorkersConfig(worker_start="load")), ((2,), (3,))),
+        (ServeConfig(port=0, processes=ProcessesConfig(worker_start="load")), ((2,), (3,))),
         (ServeConfig(port=0), ((2, 3),)),
     ],
 )
@@ -135,7 +135,7 @@ def test_where_it_listens_and_where_it_is_reached(host, reached, shown):
 
 
 def test_each_gateway_has_its_own_place_and_each_worker_dials_them_all(fake_model, tmp_path):
-    config = ServeConfig(port=0, gateways=3)
+    config = ServeConfig(port=0, processes=ProcessesConfig(gateways=3))
     with listen(config.host, config.port) as listener:
         layout = CoreLayout(((2,), (3,)), (0, 0), (0, 1), True, "")
         built = build_supervisor(config, fake_model, layout, listener, tmp_path)
