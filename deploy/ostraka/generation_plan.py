@@ -15,7 +15,7 @@ from ostraka.generation import Generation
 from ostraka.restarts import RestartPolicy
 from ostraka.serve_config import ServeConfig
 from ostraka_gateway import auth
-from ostraka_gateway.config import GatewayConfig
+from ostraka_gateway.config import GatewayConfig, RolloutConfig
 from ostraka_shared.addresses import check_endpoint, gateway_name, ipc_endpoint
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_shared.options import to_flags
@@ -98,12 +98,8 @@ def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, li
 
     def command(_: int) -> list[str]:
         is_next = bool(cluster.private_sockets) and not generation.is_serving
-        now = replace(
-            settings,
-            control_fd=child.pass_fds[-1],
-            private_socket=cluster.private_sockets[number] if is_next else None,
-            standby=is_next,
-        )
+        private_socket = cluster.private_sockets[number] if is_next else None
+        now = replace(settings, rollout=RolloutConfig(child.pass_fds[-1], private_socket, standby=is_next))
         return ["-m", "ostraka_gateway", *to_flags(now)]
 
     child = GatewayChild(gateway_name(number), command, RestartPolicy(random.random), listen_fd=listener.fileno())

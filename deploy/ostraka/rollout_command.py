@@ -1,6 +1,7 @@
 """`ostraka rollout`: asks a server of this machine to go over to another model, and shows how that goes."""
 
 import argparse
+import contextlib
 import json
 import os
 import socket
@@ -36,7 +37,9 @@ def run(values: argparse.Namespace) -> int:
         model = Path(values.model).expanduser().absolute()
         verify_folder(open_folder(model))  # a broken one is said at once, and not after it was loaded
     with _reach(RunningCluster(values.server).supervisor) as server:
-        server.send(json.dumps({"model": None if model is None else str(model), "plan": asdict(plan)}).encode())
+        wish = {"model": None if model is None else str(model), "plan": asdict(plan)}
+        with contextlib.suppress(BrokenPipeError):  # refused unread: the reason is there to be read
+            server.send(json.dumps(wish).encode())
         return _follow(server)
 
 
@@ -72,10 +75,11 @@ def _follow(server: socket.socket) -> int:
 
 
 def _receive(server: socket.socket) -> bytes:
+    """The next message; nothing at the end."""
     try:
         return server.recv(MESSAGE_BYTES)
-    except ConnectionResetError:
-        return b""
+    except ConnectionResetError:  # said once, before what had been sent until then
+        return server.recv(MESSAGE_BYTES)
 
 
 def _describe(said: dict[str, Any]) -> str:

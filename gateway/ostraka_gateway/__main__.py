@@ -65,8 +65,8 @@ async def serve(config: GatewayConfig) -> int:
     for stop in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(stop, _leave, gateway, server)
     control = None
-    if config.control_fd is not None:
-        channel = socket.socket(fileno=config.control_fd)
+    if config.rollout.control_fd is not None:
+        channel = socket.socket(fileno=config.rollout.control_fd)
         control = Control(channel, gateway, server, lambda: _leave(gateway, server))
         control.start()
     log.info(
@@ -100,8 +100,8 @@ def build_server(config: GatewayConfig, gateway: Gateway) -> HttpProcess:
             timeout_graceful_shutdown=max(1, int(config.grace_s)),
         ),
         socket.socket(fileno=config.listen_fd),
-        config.private_socket,
-        is_standby=config.standby,
+        config.rollout.private_socket,
+        is_standby=config.rollout.standby,
     )
 
 
