@@ -18,6 +18,7 @@ import structlog
 
 from ostraka.children import Child
 from ostraka.cores import CoreLayout, plan_cores, read_machine
+from ostraka.deaths import Deaths
 from ostraka.embedded_model import find_model
 from ostraka.forking import Zygote
 from ostraka.restarts import RestartPolicy
@@ -217,7 +218,9 @@ def build_supervisor(
     workers = [
         _worker_child(number, layout, config, folder, endpoint, cluster_id) for number in range(len(layout.workers))
     ]
+    deaths = Deaths(run_dir)
     for worker, node in zip(workers, layout.nodes, strict=True):
+        worker.on_end = deaths.note
         worker.fork_from = zygotes[node].fork if node in zygotes else None
     host, port = listener.getsockname()[:2]
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
