@@ -948,7 +948,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.first = {}
         self.random = random.Random(0)
         self.number = 0
-        self.call(self.cluster.start, "ipc://none")
+        self.call(self.cluster.start, "ipc:///nowhere/none")  # where nobody's note can be left
 
     def call(self, function, *args):
         self.loop.call_soon(lambda: function(*args))
