@@ -13,6 +13,8 @@ from ostraka_shared.options import expand_user
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
 
 DEFAULT_EPOCHS = 3.0
+DEFAULT_RATE = 1e-4
+"""At 8e-4 the embedded model forgot more than it learned: its loss rose over the first thousands of examples."""
 EXIT_INTERRUPTED = 130
 
 
@@ -33,7 +35,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("--minutes", type=float, metavar="M", help="at most, of learning")
     add("--rank", type=int, metavar="R", help="of a new adapter's matrices; default: 32")
     add("--layers", type=int, metavar="N", help="of a new adapter: keep the first N layers; default: all")
-    add("--learning-rate", type=float, metavar="R", help="default: 0.0008 for a new adapter, else 0.0002")
+    add("--learning-rate", type=float, default=DEFAULT_RATE, metavar="R", help="at its highest; default: %(default)s")
     add("--seed", type=int, default=1, help="of all that is by lot; default: %(default)s")
     add("--threads", type=int, default=cores, metavar="N", help="cores to learn on; default: all, %(default)s here")
     add("--resume", action="store_true", help=f"go on with what was interrupted, from DIR{WORK_SUFFIX}")

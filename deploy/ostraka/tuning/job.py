@@ -67,10 +67,7 @@ def best_dtype(cpu: str) -> torch.dtype:
 def _learn(
     settings: TuneSettings, start: Start, encoder: Encoder, usable: list[Encoded], held_out: HeldOut, network: Network
 ) -> tuple[Place, bool]:
-    rate = settings.learning_rate or start.learning_rate
-    place, tensors = _place(settings, start, rate)
-    if not tensors:
-        place.before = held_out.margins(network).tolist()
+    place, tensors = _place(settings, start)
     examples = [one.example for one in usable]
     limits = Limits(len(examples), settings.epochs, settings.minutes)
     batches = -(-sum(one.tokens for one in usable) // BATCH_TOKENS)
@@ -85,20 +82,20 @@ def _learn(
             work / PLACE_FILE,
             work / LOG_FILE,
         )
-        tuning = Tuning(plan, Learner(network, rate), held_out, place, bar)
+        tuning = Tuning(plan, Learner(network, settings.learning_rate), held_out, place, bar)
         if tensors:
             tuning.resume(tensors)
         return place, tuning.run(is_stopped)
 
 
-def _place(settings: TuneSettings, start: Start, rate: float) -> tuple[Place, Mapping[str, Any]]:
+def _place(settings: TuneSettings, start: Start) -> tuple[Place, Mapping[str, Any]]:
     """(where to begin, what was kept: nothing at the beginning)"""
     asked = {
         "data": [hash_file(Path(path)) for path in settings.data],
         "source": dict(start.source),
         "rank": start.record.rank,
         "layers": start.record.layers,
-        "learning_rate": rate,
+        "learning_rate": settings.learning_rate,
         "seed": settings.seed,
     }
     if not settings.resume:

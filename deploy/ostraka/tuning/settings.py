@@ -23,7 +23,7 @@ class TuneSettings:
     minutes: float | None
     rank: int | None
     layers: int | None
-    learning_rate: float | None
+    learning_rate: float
     seed: int
     threads: int
     resume: bool

@@ -18,9 +18,6 @@ from ostraka_worker.build.progress import Progress
 from ostraka_worker.build.tokenizer import build_tokenizer, single_token
 
 DEFAULT_RANK = 32
-FRESH_RATE = 8e-4
-"""Of the rates tried on the embedded checkpoint this learned fastest; an adapter that knows much already needs less."""
-ADAPTED_RATE = 2e-4
 NO_ADAPTER = "none"
 
 
@@ -47,17 +44,11 @@ class Start:
     record: AdapterRecord
     tokenizer: Tokenizer
     source: dict[str, str]
-    is_adapted: bool
     contract: PromptContract = field(init=False)
 
     def __post_init__(self) -> None:
         contract = PromptContract(self.checkpoint.vocabulary.bos, self.record.no, self.record.yes)
         object.__setattr__(self, "contract", contract)
-
-    @property
-    def learning_rate(self) -> float:
-        """What is taken where none is asked for."""
-        return ADAPTED_RATE if self.is_adapted else FRESH_RATE
 
 
 def open_start(wanted: Wanted, folder: Path, progress: Progress) -> Start:
@@ -84,7 +75,7 @@ def open_start(wanted: Wanted, folder: Path, progress: Progress) -> Start:
         parameters = fresh_parameters(checkpoint, config, rank, ids, wanted.seed)
     record = AdapterRecord("", source["sha256"], config.layers, rank, *form)
     described = source | (adapter.source if adapter else {})
-    return Start(checkpoint, config, parameters, record, tokenizer, described, is_adapted=adapter is not None)
+    return Start(checkpoint, config, parameters, record, tokenizer, described)
 
 
 def build_tuned(wanted: Wanted, adapter: Adapter, target: Path, precision: str, progress: Progress) -> ModelFolder:

@@ -114,7 +114,10 @@ class Tuning:
             self._keep()
 
     def _look(self, log: Any) -> None:
-        loss = mean_loss(self._held_out.margins(self._learner.network), self._held_out.asked)
+        margins = self._held_out.margins(self._learner.network)
+        if not self._place.step:
+            self._place.before = margins.tolist()
+        loss = mean_loss(margins, self._held_out.asked)
         is_best = self._stopping.look(loss) or not self._best
         if is_best:
             self._best = self._learner.parameters()
