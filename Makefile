@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest
 
-.PHONY: serve test check lint e2e faults bench bench-engine conformance openapi format clean
+.PHONY: serve test check lint e2e faults test-faults bench bench-engine conformance openapi format clean
 
 serve: $(VENV)/.installed        ## install, get and build the embedded model, serve on 127.0.0.1:8017
 	$(BIN)/ostraka serve $(FLAGS)
@@ -24,7 +24,10 @@ lint: $(VENV)/.dev               ## formatting, lints, types, import rules
 e2e: $(VENV)/.dev                ## the real model behind the real command
 	$(PYTEST) -m e2e
 
-faults: $(VENV)/.dev             ## kills, stops and starves real processes
+faults: $(VENV)/.dev             ## each fault under steady load, and what became of every request: two minutes
+	$(BIN)/python -m benchmarks.faults $(FLAGS)
+
+test-faults: $(VENV)/.dev        ## the tests that kill, stop and starve real processes
 	$(PYTEST) -m faults
 
 bench: $(VENV)/.dev              ## throughput served against the engine alone; see benchmarks/README.md
