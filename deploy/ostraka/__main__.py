@@ -16,7 +16,7 @@ COMMANDS = {
     "eval": ("ostraka.eval_command", "measure a model on labelled examples"),
     "rollout": ("ostraka.rollout_command", "go over to another model, or the same anew, without a lost request"),
     "chaos": ("ostraka.chaos_command", "break a process of a running server on purpose, to see that nothing is lost"),
-    "model": ("ostraka.model_command", "build, list and verify model folders"),
+    "model": ("ostraka.model_command", "build, list, verify and tune models"),
 }
 
 

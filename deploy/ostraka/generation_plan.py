@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ostraka.children import Child
 from ostraka.cores import CoreLayout
+from ostraka.deaths import Deaths
 from ostraka.forking import Zygote
 from ostraka.gateway_child import GatewayChild
 from ostraka.generation import Generation
@@ -43,7 +44,7 @@ def first_generation(
 ) -> Generation:
     """Its sockets lie in the server's own run directory. Raises ConfigError."""
     cluster = ClusterPlan(config, folder, layout, secrets.token_hex(8), _endpoints(config, run_dir))
-    generation = _make_generation(1, cluster, listener)
+    generation = _make_generation(1, cluster, listener, run_dir)
     generation.is_serving = True
     return generation
 
@@ -56,7 +57,7 @@ def next_generation(
     run_dir.mkdir(mode=0o700)
     sockets = tuple(str(run_dir / f"{gateway_name(n)}.sock") for n in range(config.processes.gateways))
     cluster = ClusterPlan(config, folder, layout, secrets.token_hex(8), _endpoints(config, run_dir), sockets)
-    generation = _make_generation(number, cluster, listener)
+    generation = _make_generation(number, cluster, listener, run_dir)
     generation.run_dir, generation.private_sockets = run_dir, sockets
     return generation
 
@@ -65,12 +66,14 @@ def _endpoints(config: ServeConfig, run_dir: Path) -> tuple[str, ...]:
     return tuple(ipc_endpoint(run_dir, number) for number in range(config.processes.gateways))
 
 
-def _make_generation(number: int, cluster: ClusterPlan, listener: socket.socket) -> Generation:
+def _make_generation(number: int, cluster: ClusterPlan, listener: socket.socket, run_dir: Path) -> Generation:
     for endpoint in cluster.endpoints:
         check_endpoint(endpoint)
     zygotes = make_zygotes(cluster.config, cluster.folder, cluster.layout)
     workers = [_worker_child(n, cluster) for n in range(len(cluster.layout.workers))]
+    deaths = Deaths(run_dir)
     for worker, node in zip(workers, cluster.layout.nodes, strict=True):
+        worker.on_end = deaths.note
         worker.fork_from = zygotes[node].fork if node in zygotes else None
     generation = Generation(number, [], workers, list(zygotes.values()), model=cluster.folder)
     generation.gateways = [

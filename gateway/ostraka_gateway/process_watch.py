@@ -42,6 +42,10 @@ class ProcessWatch:
         pidfd = self._pidfds.get(identity)
         return pidfd is not None and not select.select([pidfd], [], [], 0)[0]
 
+    def is_sibling(self, identity: bytes) -> bool:
+        """Of the same supervisor."""
+        return identity in self._siblings
+
     def kill(self, identity: bytes) -> None:
         """Also a stopped process dies of SIGKILL; its supervisor starts another.
 
