@@ -22,7 +22,7 @@ import numpy.typing as npt
 from ostraka_worker.engine import Line, Memory, TokenIds, first_position
 
 POLL_S = 0.005
-GROWTH_BYTES = 100 << 20
+GROWTH_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
