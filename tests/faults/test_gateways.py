@@ -5,10 +5,12 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
 
 import httpx
 import psutil
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from ostraka_shared.addresses import gateway_name
 from tests.cluster import Asked, Cluster, running, wait_for
@@ -119,6 +121,37 @@ def test_a_gateway_that_is_drained_loses_nothing_and_is_replaced(pair: Cluster, 
     assert load.errors == []
     assert {status for status, _ in load.answers} == {200}
     assert len(load.answers) == 4, "each client's answer was always the same"
+
+
+def test_health_and_metrics_are_of_all_gateways_whoever_is_asked_and_outlive_a_killed_one(pair: Cluster) -> None:
+    with connected(pair, "gateway") as first, connected(pair, "gateway1") as second:
+        before = answered(first)
+        for client in (first, second, second):
+            assert client.post("/v1/systemone", json=BODY).status_code == 200
+        assert [answered(client) for client in (first, second)] == [before + 3] * 2
+        for health in (first.get("/health").json(), second.get("/health").json()):
+            assert [each["gateway"] for each in health["gateways"]] == ["gateway", "gateway1"]
+            assert {each["pid"] for each in health["gateways"]} == {each.pid for each in gateways(pair).values()}
+            assert [worker["worker"] for worker in health["workers"]] == ["w0", "w1"]
+        killed = gateways(pair)["gateway1"]
+        killed.suspend()
+        assert {"gateway": "gateway1", "state": "silent"} in first.get("/health").json()["gateways"]
+        assert first.get("/readyz").json() == {"status": "ready", "ready_workers": 2}
+        killed.kill()
+        wait_for(lambda: is_complete(first.get("/health").json()), "it is replaced")
+        assert answered(first) == before + 3
+
+
+def answered(client: httpx.Client) -> float:
+    samples = (
+        each for family in text_string_to_metric_families(client.get("/metrics").text) for each in family.samples
+    )
+    wanted = {"route": "/v1/systemone", "status": "200"}
+    return sum(each.value for each in samples if each.name == "ostraka_requests_total" and each.labels == wanted)
+
+
+def is_complete(health: dict[str, Any]) -> bool:
+    return [each.get("ready_workers") for each in health["gateways"]] == [2, 2]
 
 
 def test_a_killed_gateway_costs_its_own_clients_only_and_is_replaced(pair: Cluster) -> None:
