@@ -53,9 +53,8 @@ class RateLimit:
         if not self._tokens_per_s:
             return
         bucket = _bucket_of(self._tokens, key, self._tokens_per_s, _TOKENS_S, now)
-        _refuse_for(
-            bucket.wait_s(min(1.0, bucket.capacity), now), f"{self._tokens_per_s:g} tokens a second{self._where}"
-        )
+        wait_s = bucket.wait_s(min(1.0, bucket.capacity), now)
+        _refuse_for(wait_s, f"{self._tokens_per_s:g} tokens a second{self._where}")
         bucket.level -= tokens
 
 

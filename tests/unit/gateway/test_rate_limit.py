@@ -115,7 +115,7 @@ def test_a_gateway_s_share_is_said_where_it_is_not_the_whole():
     limit = RateLimit(3, 10, 2)
     limit.take_request("a", 0.0)
     with pytest.raises(
-        RateLimited, match="more than 1.5 requests a minute at one of 2 gateways: try again in 20000 ms"
+        RateLimited, match=r"more than 1\.5 requests a minute at one of 2 gateways: try again in 20000 ms"
     ):
         limit.take_request("a", 0.0)
     limit.take_tokens("a", 6, 0.0)
