@@ -127,7 +127,10 @@ def run(values: argparse.Namespace) -> int:
     configure_logs("supervisor", values.log_format, values.log_level)
     config = read_settings(ServeConfig, values)
     layout = plan_cores(
-        read_machine(), workers=config.processes.workers, cores_per_worker=config.processes.cores_per_worker
+        read_machine(),
+        workers=config.processes.workers,
+        cores_per_worker=config.processes.cores_per_worker,
+        gateways=config.processes.gateways,
     )
     keys = auth.load_keys(os.environ, config.http.api_keys_file)
     if not keys.names and not _is_loopback(config.host):

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from ostraka.running_cluster import RunningCluster
 from ostraka_shared.addresses import gateway_name
 from tests.cluster import Asked, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
@@ -133,6 +134,7 @@ def test_health_and_metrics_are_of_all_gateways_whoever_is_asked_and_outlive_a_k
             assert [each["gateway"] for each in health["gateways"]] == ["gateway", "gateway1"]
             assert {each["pid"] for each in health["gateways"]} == {each.pid for each in gateways(pair).values()}
             assert [worker["worker"] for worker in health["workers"]] == ["w0", "w1"]
+            assert {each["gateway"]: each["pid"] for each in health["gateways"]} == RunningCluster(pair.url).gateways()
         killed = gateways(pair)["gateway1"]
         killed.suspend()
         assert {"gateway": "gateway1", "state": "silent"} in first.get("/health").json()["gateways"]
