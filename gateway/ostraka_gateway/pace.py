@@ -8,10 +8,12 @@ import math
 from dataclasses import dataclass
 
 LOOK_S = 0.5
+STALL_S = 5.0
+"""Nothing was heard for so long: someone stood still, which says nothing of the pace."""
 MEMORY_S = 5.0
 LEAST_SEEN_S = 1.0
-LEAST_SHARE = 0.1
-"""Less than that is not a pace but a fault, for which there are other means."""
+LEAST_SHARE = 0.25
+"""Less than that is not a pace but a fault, for which there are other means; and it may be remembered for long."""
 
 
 @dataclass(slots=True)
@@ -36,7 +38,8 @@ class Pace:
         elif self._since is None:
             self._since, self._tokens = now, 0
         elif (seconds := now - self._since) >= LOOK_S:
-            self._learn(seconds, tokens_per_s)
+            if seconds < STALL_S:
+                self._learn(seconds, tokens_per_s)
             self._since, self._tokens = now, 0
 
     def _learn(self, seconds: float, tokens_per_s: float) -> None:

@@ -48,6 +48,13 @@ def test_a_time_without_waiting_work_says_nothing() -> None:
     assert pace.share == pytest.approx(0.8, abs=0.02)
 
 
+def test_a_machine_that_was_suspended_keeps_its_pace() -> None:
+    pace = Pace()
+    now = watch(pace, 0.0, 4.0, 800)
+    watch(pace, now + 60.0, 0.1, 0)
+    assert pace.share == pytest.approx(0.8, abs=0.02)
+
+
 def test_it_stays_within_reason() -> None:
     pace = Pace()
     now = watch(pace, 0.0, 4.0, 0)
