@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import httpx
@@ -126,10 +127,12 @@ def test_a_gateway_that_is_drained_loses_nothing_and_is_replaced(pair: Cluster, 
 
 def test_health_and_metrics_are_of_all_gateways_whoever_is_asked_and_outlive_a_killed_one(pair: Cluster) -> None:
     with connected(pair, "gateway") as first, connected(pair, "gateway1") as second:
+        wait_for(lambda: is_complete(first.get("/health").json()), "each gateway has both workers")
         before = answered(first)
         for client in (first, second, second):
             assert client.post("/v1/systemone", json=BODY).status_code == 200
-        assert [answered(client) for client in (first, second)] == [before + 3] * 2
+        for client in (first, second):
+            wait_for(lambda client=client: answered(client) == before + 3, "all three are counted")
         for health in (first.get("/health").json(), second.get("/health").json()):
             assert [each["gateway"] for each in health["gateways"]] == ["gateway", "gateway1"]
             assert {each["pid"] for each in health["gateways"]} == {each.pid for each in gateways(pair).values()}
@@ -159,11 +162,13 @@ def is_complete(health: dict[str, Any]) -> bool:
 def test_a_killed_gateway_costs_its_own_clients_only_and_is_replaced(pair: Cluster) -> None:
     before = gateways(pair)["gateway1"]
     with connected(pair, "gateway") as mine, connected(pair, "gateway1") as theirs:
-        stalled = Asked(lambda: mine.post("/v1/systemone", json={**BODY, "state": "<stall>"}))
-        wait_for(lambda: any(w["running_tokens"] for w in theirs.get("/health").json()["workers"]), "a worker runs it")
+        stall = {**BODY, "state": "<stall>"}
+        stalled, lost = (Asked(partial(client.post, "/v1/systemone", json=stall)) for client in (mine, theirs))
+        wait_for(lambda: pair.health()["in_flight_requests"] == 2, "both are in")
+        wait_for(lambda: any(worker["running_tokens"] for worker in pair.health()["workers"]), "a worker runs one")
         before.kill()
         with pytest.raises(httpx.TransportError):
-            theirs.get("/livez")
+            lost.response()
         wait_for(lambda: gateways(pair).get("gateway1", before) != before, "it is replaced")
         pair.release.touch()
         assert stalled.response().status_code == 200
