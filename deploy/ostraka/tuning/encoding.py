@@ -3,7 +3,7 @@
 The prompts are the gateway's own, by its own code: what a model is tuned on is what it will be asked.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from tokenizers import Tokenizer
 
 from ostraka.evaluation.examples import Example
+from ostraka.tuning.losses import Asked
 from ostraka.tuning.orders import reorder
 from ostraka_gateway.prompts import render
 from ostraka_gateway.schemas import SystemOneRequest, parse_request, validation_detail
@@ -93,6 +94,16 @@ def targets_of(example: Example, prompts: int) -> Floats:
         return np.full(prompts, example.label, np.float32)
     is_yes = places == example.label if example.form == "choice" else places < example.label
     return is_yes.astype(np.float32)
+
+
+def asked_of(encoded: Sequence[Encoded]) -> Asked:
+    """What their prompts ask, example by example."""
+    counts = [len(one.suffixes) for one in encoded]
+    return Asked(
+        np.concatenate([one.targets for one in encoded]).astype(np.float64),
+        np.repeat(np.arange(len(counts)), counts),
+        np.array([one.example.form == "choice" for one in encoded]),
+    )
 
 
 def thin(encoded: Encoded, random: Random) -> Encoded:

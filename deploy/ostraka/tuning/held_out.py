@@ -9,8 +9,8 @@ from ostraka.answerers import Outcome
 from ostraka.evaluation.asking import Refusal, read_outcome
 from ostraka.evaluation.examples import Example, Prediction
 from ostraka.tuning.batches import by_length, collate
-from ostraka.tuning.encoding import Encoded
-from ostraka.tuning.losses import Asked, Margins
+from ostraka.tuning.encoding import Encoded, asked_of
+from ostraka.tuning.losses import Margins
 from ostraka.tuning.network import Network
 from ostraka_gateway.answers import encode_response
 
@@ -22,13 +22,8 @@ class HeldOut:
         self._runs = [[encoded[place] for place in run] for run in by_length(encoded)]
         self._encoded = [one for run in self._runs for one in run]
         self.examples: list[Example] = [one.example for one in self._encoded]
-        counts = [len(one.suffixes) for one in self._encoded]
-        self._ends = np.cumsum(counts)[:-1]
-        self.asked = Asked(
-            np.concatenate([one.targets for one in self._encoded]).astype(np.float64),
-            np.repeat(np.arange(len(counts)), counts),
-            np.array([example.form == "choice" for example in self.examples]),
-        )
+        self.asked = asked_of(self._encoded)
+        self._ends = np.cumsum([len(one.suffixes) for one in self._encoded])[:-1]
 
     def margins(self, network: Network) -> Margins:
         with torch.no_grad():
