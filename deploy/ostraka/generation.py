@@ -21,7 +21,7 @@ log = structlog.get_logger()
 @dataclass(slots=True, eq=False)
 class Generation:
     """`run_dir`: its own, removed with it; None where it uses the server's. `private_sockets`: one a gateway, on which
-    the generation before reaches it."""
+    the generation before reaches it; `figures_at`, where each says how it is."""
 
     number: int
     gateways: list[Child]
@@ -30,6 +30,7 @@ class Generation:
     model: ModelFolder | None = None
     run_dir: Path | None = None
     private_sockets: Sequence[str] = ()
+    figures_at: Sequence[str] = ()
     is_serving: bool = False
     relieved: list[Child] = field(default_factory=list)
     """Workers whose replacement has come, or is about to."""

@@ -17,7 +17,7 @@ from ostraka.restarts import RestartPolicy
 from ostraka.serve_config import ServeConfig
 from ostraka_gateway import auth
 from ostraka_gateway.config import GatewayConfig, RolloutConfig
-from ostraka_shared.addresses import check_endpoint, gateway_name, ipc_endpoint
+from ostraka_shared.addresses import METRICS_FOLDER, check_endpoint, figures_path, gateway_name, ipc_endpoint
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_shared.options import to_flags
 from ostraka_worker.config import WorkerConfig, ZygoteConfig
@@ -28,23 +28,31 @@ GATEWAY_GRACE_SHARE = 0.8
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """What all children of one generation are told. `endpoints`: where each gateway awaits its workers;
-    `private_sockets`: where the generation before reaches it, if there is one."""
+    """What all children of one generation are told. `endpoints`: where each gateway awaits its workers; `figures_at`:
+    where it tells its figures; `private_sockets`: where the generation before reaches it, if there is one."""
 
     config: ServeConfig
     folder: ModelFolder
     layout: CoreLayout
+    run_dir: Path
     cluster_id: str
-    endpoints: tuple[str, ...]
     private_sockets: tuple[str, ...] = ()
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return tuple(ipc_endpoint(self.run_dir, number) for number in range(self.config.processes.gateways))
+
+    @property
+    def figures_at(self) -> tuple[str, ...]:
+        return tuple(figures_path(self.run_dir, number) for number in range(self.config.processes.gateways))
 
 
 def first_generation(
     config: ServeConfig, folder: ModelFolder, layout: CoreLayout, listener: socket.socket, run_dir: Path
 ) -> Generation:
     """Its sockets lie in the server's own run directory. Raises ConfigError."""
-    cluster = ClusterPlan(config, folder, layout, secrets.token_hex(8), _endpoints(config, run_dir))
-    generation = _make_generation(1, cluster, listener, run_dir)
+    cluster = ClusterPlan(config, folder, layout, run_dir, secrets.token_hex(8))
+    generation = _make_generation(1, cluster, listener)
     generation.is_serving = True
     return generation
 
@@ -56,26 +64,25 @@ def next_generation(
     shutil.rmtree(run_dir, ignore_errors=True)  # of a server that was killed
     run_dir.mkdir(mode=0o700)
     sockets = tuple(str(run_dir / f"{gateway_name(n)}.sock") for n in range(config.processes.gateways))
-    cluster = ClusterPlan(config, folder, layout, secrets.token_hex(8), _endpoints(config, run_dir), sockets)
-    generation = _make_generation(number, cluster, listener, run_dir)
+    cluster = ClusterPlan(config, folder, layout, run_dir, secrets.token_hex(8), sockets)
+    generation = _make_generation(number, cluster, listener)
     generation.run_dir, generation.private_sockets = run_dir, sockets
     return generation
 
 
-def _endpoints(config: ServeConfig, run_dir: Path) -> tuple[str, ...]:
-    return tuple(ipc_endpoint(run_dir, number) for number in range(config.processes.gateways))
-
-
-def _make_generation(number: int, cluster: ClusterPlan, listener: socket.socket, run_dir: Path) -> Generation:
+def _make_generation(number: int, cluster: ClusterPlan, listener: socket.socket) -> Generation:
+    shutil.rmtree(cluster.run_dir / METRICS_FOLDER, ignore_errors=True)  # an earlier server's counts are not ours
+    (cluster.run_dir / METRICS_FOLDER).mkdir(mode=0o700)
     for endpoint in cluster.endpoints:
         check_endpoint(endpoint)
     zygotes = make_zygotes(cluster.config, cluster.folder, cluster.layout)
     workers = [_worker_child(n, cluster) for n in range(len(cluster.layout.workers))]
-    deaths = Deaths(run_dir)
+    deaths = Deaths(cluster.run_dir)
     for worker, node in zip(workers, cluster.layout.nodes, strict=True):
         worker.on_end = deaths.note
         worker.fork_from = zygotes[node].fork if node in zygotes else None
     generation = Generation(number, [], workers, list(zygotes.values()), model=cluster.folder)
+    generation.figures_at = cluster.figures_at
     generation.gateways = [
         _gateway_child(n, generation, cluster, listener) for n in range(cluster.config.processes.gateways)
     ]
@@ -88,6 +95,7 @@ def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, li
         workers_at=cluster.endpoints[number],
         model=str(cluster.folder.path),
         listen_fd=listener.fileno(),
+        figures_at=cluster.figures_at,
         number=number,
         cluster_id=cluster.cluster_id,
         deadline_ms=config.deadline_ms,

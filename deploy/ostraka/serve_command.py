@@ -48,7 +48,7 @@ def run(values: argparse.Namespace) -> int:
     configure_logs("supervisor", values.log_format, values.log_level)
     config = read_settings(ServeConfig, values)
     machine = read_machine()
-    layout = plan_cores(machine, workers=config.processes.workers, cores_per_worker=config.processes.cores_per_worker)
+    layout = _plan_layout(machine, config)
     keys = auth.load_keys(os.environ, config.http.api_keys_file)
     if not keys.names and not _is_loopback(config.host):
         log.warning("no_api_keys", host=config.host, hint="whoever reaches this address may use it")
@@ -69,6 +69,11 @@ def run(values: argparse.Namespace) -> int:
         with FrontDesk(run_dir) as desk:
             supervisor.take_rollouts(desk, _prepare_next(config, machine, listener, run_dir))
             return supervisor.run(signals)
+
+
+def _plan_layout(machine: Machine, config: ServeConfig) -> CoreLayout:
+    asked = config.processes
+    return plan_cores(machine, workers=asked.workers, cores_per_worker=asked.cores_per_worker, gateways=asked.gateways)
 
 
 def _is_loopback(host: str) -> bool:
@@ -150,7 +155,7 @@ def _prepare_next(config: ServeConfig, machine: Machine, listener: socket.socket
 
     def prepare(folder: ModelFolder, number: int) -> Generation:
         again = _read_again(arguments, config)
-        layout = plan_cores(machine, workers=again.processes.workers, cores_per_worker=again.processes.cores_per_worker)
+        layout = _plan_layout(machine, again)
         auth.load_keys(os.environ, again.http.api_keys_file)  # what is wrong with them is said now
         return next_generation(number, again, folder, layout, listener, run_dir / str(number))
 

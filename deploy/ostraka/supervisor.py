@@ -9,8 +9,6 @@ here. A worker that dies while the gateways drain is still replaced: it may hold
 """
 
 import contextlib
-import http.client
-import json
 import signal
 import socket
 import time
@@ -23,6 +21,7 @@ from ostraka.children import Child
 from ostraka.forking import awaited_channels, reap_strays
 from ostraka.front_desk import FrontDesk
 from ostraka.generation import Generation
+from ostraka.readiness import count_ready
 from ostraka.recycling import Recycling
 from ostraka.rolling import Prepare, Rolling
 from ostraka.signals import TakenSignals
@@ -31,7 +30,6 @@ log = structlog.get_logger()
 
 STARTING_POLL_S = 0.1
 SERVING_POLL_S = 1.0
-PROBE_TIMEOUT_S = 0.5
 EXIT_FAILED = 1
 
 
@@ -225,15 +223,8 @@ class Supervisor:
             log.info("listening", url=shown(self._listener), startup_s=round(time.monotonic() - self._begun, 2))
 
     def _count_ready(self) -> int | None:
-        """As the gateway's own readiness page says; None while it does not answer."""
-        connection = http.client.HTTPConnection(*reachable(self._listener), timeout=PROBE_TIMEOUT_S)
-        try:
-            connection.request("GET", "/readyz")
-            return int(json.loads(connection.getresponse().read())["ready_workers"])
-        except (OSError, http.client.HTTPException, ValueError, KeyError):
-            return None
-        finally:
-            connection.close()
+        asked = zip(self._gateways, self._serving.figures_at, strict=True)
+        return count_ready([path for gateway, path in asked if not gateway.is_given_up])
 
 
 def resident_bytes(child: Child) -> int:
@@ -242,12 +233,6 @@ def resident_bytes(child: Child) -> int:
         return int(psutil.Process(child.process.pid).memory_info().rss) if child.process and child.process.pid else 0
     except psutil.Error:
         return 0
-
-
-def reachable(listener: socket.socket) -> tuple[str, int]:
-    """Host and port for this machine's own processes."""
-    host, port = listener.getsockname()[:2]
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port  # noqa: S104
 
 
 def shown(listener: socket.socket) -> str:
