@@ -145,8 +145,8 @@ def test_each_gateway_has_its_own_place_and_each_worker_dials_them_all(fake_mode
     assert [child.name for child in built._gateways] == ["gateway", "gateway1", "gateway2"]
     assert [gateway.number for gateway in gateways] == [0, 1, 2]
     assert len({gateway.workers_at for gateway in gateways}) == 3
-    assert {gateway.figures_at for gateway in gateways} == {tuple(built._figures_at)}
-    assert len(set(built._figures_at)) == 3
+    assert {gateway.figures_at for gateway in gateways} == {tuple(built._first.figures_at)}
+    assert len(set(built._first.figures_at)) == 3
     assert {worker.gateway for worker in workers} == {tuple(gateway.workers_at for gateway in gateways)}
 
 
