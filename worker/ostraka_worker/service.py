@@ -197,8 +197,7 @@ class Service:
         if call := running.upcoming:
             self._link.send(Started(running.run.request_ids(call), running.run.tokens(call)))
             running.run.run(self._engine, call)
-            running.inference_s += time.monotonic() - begun
-            running.advance()
+            self._schedule.ran(running, time.monotonic() - begun)
         if running.upcoming is None:
             self._answer(running)
         self._idle_calls.worked(time.monotonic())
