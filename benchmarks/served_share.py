@@ -21,12 +21,13 @@ from ostraka_gateway.schemas import parse_request
 from ostraka_gateway.served_model import ServedModel
 from ostraka_shared.messages import Work
 from ostraka_shared.model_folder import ModelFolder, open_folder
-from ostraka_worker.batcher import Batcher, Waiting
+from ostraka_worker.batcher import Batcher
 from ostraka_worker.build.builder import ensure_embedded
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
 from ostraka_worker.build.progress import for_stderr
 from ostraka_worker.config import DEFAULT_BATCH_TOKENS
 from ostraka_worker.engines import load_engine
+from ostraka_worker.fair_line import Waiting
 from ostraka_worker.inference import BatchRun
 from tests.cluster import Cluster, running
 

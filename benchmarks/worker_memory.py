@@ -132,7 +132,7 @@ class Crowd:
     def _worker_command(self, name: str, core: int) -> Callable[[int], list[str]]:
         cache = StateCacheConfig(state_cache=0)
         config = WorkerConfig(
-            self._endpoint, str(self._folder.path), name, cores=(core,), cache=cache, log_level="error"
+            (self._endpoint,), str(self._folder.path), name, cores=(core,), cache=cache, log_level="error"
         )
         return lambda _: ["-m", "ostraka_worker", *to_flags(config)]
 

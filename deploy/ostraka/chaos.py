@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ostraka.running_cluster import HeldProcess
-from ostraka_shared.addresses import SOCKET_NAME
+from ostraka_shared.addresses import SOCKET_STEM
 from ostraka_shared.errors import ConfigError
 
 SLOW_PERIOD_S = 0.1
@@ -133,7 +133,7 @@ def _cut_link(process: HeldProcess, descriptor: int) -> bool:
 def _leads_to_gateway(link: socket.socket) -> bool:
     """Not a log's socket, say: a worker's standard error may be one."""
     if link.family == socket.AF_UNIX:
-        return Path(os.fsdecode(link.getpeername())).name.startswith(Path(SOCKET_NAME).stem)
+        return Path(os.fsdecode(link.getpeername())).name.startswith(SOCKET_STEM)
     return link.family in (socket.AF_INET, socket.AF_INET6) and link.type == socket.SOCK_STREAM
 
 

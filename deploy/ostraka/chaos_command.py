@@ -14,7 +14,7 @@ OF_WORKERS_ONLY = ("oom", "cut")
 def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("fault", choices=FAULTS, help="what happens to the process")
     parser.add_argument("--server", default="http://127.0.0.1:8017", metavar="URL", help="where the server answers")
-    parser.add_argument("--target", metavar="NAME", help="w0, w1, ... or gateway (default: some worker)")
+    parser.add_argument("--target", metavar="NAME", help="w0, w1, ... or gateway, gateway1, ... (default: some worker)")
     parser.add_argument("--seconds", type=float, metavar="S", help=_describe_seconds())
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from ostraka.addresses import read_url
+from ostraka_shared.addresses import gateway_name
 from ostraka_shared.errors import ConfigError
 
 HEALTH_TIMEOUT_S = 10.0
@@ -75,9 +76,9 @@ class RunningCluster:
         return {worker["worker"]: worker["pid"] for worker in health["workers"]}
 
     def gateways(self) -> dict[str, int]:
-        """As `workers`, from what the supervisor runs; the first is `gateway`, as its log calls it."""
-        found = sorted(child.pid for child in self._descendants() if _runs(child, GATEWAY_MODULE))
-        return {f"gateway{number or ''}": pid for number, pid in enumerate(found)}
+        """As `workers`, from what the supervisor runs, by the names that its log has."""
+        found = {number: child.pid for child in self._descendants() if (number := _gateway_number(child)) is not None}
+        return {gateway_name(number): found[number] for number in sorted(found)}
 
     @contextlib.contextmanager
     def hold(self, name: str, pid: int) -> Iterator[HeldProcess]:
@@ -114,6 +115,16 @@ def _find_supervisor(addresses: set[str], port: int, url: str) -> psutil.Process
             if _is_mine(process) and _runs(process, "serve") and _listens(process, addresses, port):
                 return process
     raise ConfigError(f"no `ostraka serve` of this user listens on {url} on this machine")
+
+
+def _gateway_number(process: psutil.Process) -> int | None:
+    """As its command line says; None for what is no gateway."""
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return None
+    numbers = [word.partition("=")[2] for word in words if word.startswith("--number=")]
+    return int(numbers[0]) if GATEWAY_MODULE in words and numbers else None
 
 
 def _is_mine(process: psutil.Process) -> bool:

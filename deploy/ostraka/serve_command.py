@@ -27,7 +27,7 @@ from ostraka_gateway import auth
 from ostraka_gateway.config import DEFAULT_DEADLINE_MS, DEFAULT_QUEUE_TOKENS, GatewayConfig, check_deadline
 from ostraka_gateway.http_config import HttpConfig
 from ostraka_gateway.open_files import allow_open_files
-from ostraka_shared.addresses import check_endpoint, ipc_endpoint
+from ostraka_shared.addresses import check_endpoint, gateway_name, ipc_endpoint
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import ModelFolder, verify_folder
@@ -49,7 +49,8 @@ GATEWAY_GRACE_SHARE = 0.8
 
 
 @dataclass(frozen=True)
-class WorkersConfig:
+class ProcessesConfig:
+    gateways: int = option(1, "gateway processes on the port: more answer more requests a second of small models")
     workers: int | None = option(None, "worker processes; by default one for each core that may be used")
     cores_per_worker: int = option(1, "cores of each worker: more answer one request sooner, but fewer in all")
     worker_start: str = option(
@@ -62,6 +63,7 @@ class WorkersConfig:
     )
 
     def __post_init__(self) -> None:
+        check_at_least(1, self, "gateways")
         check_at_least(0, self, "idle_call_s")
 
 
@@ -69,7 +71,7 @@ class WorkersConfig:
 class ServeConfig:
     host: str = option("127.0.0.1", "address to listen on")
     port: int = option(8017, "port to listen on; 0 takes a free one")
-    processes: WorkersConfig = group(WorkersConfig)
+    processes: ProcessesConfig = group(ProcessesConfig)
     model: str | None = option(None, "a model folder; by default the embedded model, built when it is missing")
     precision: str = option(DEFAULT_PRECISION, "the embedded model's arithmetic", choices=PRECISIONS)
     cache_dir: str = option("~/.cache/ostraka", "where downloads and built models are kept")
@@ -93,6 +95,17 @@ class ServeConfig:
         check_at_least(1, self, "batch_tokens", "queue_tokens", "deadline_ms")
         check_deadline(self.deadline_ms)
         check_at_least(0, self, "grace_s", "answer_cache_bytes")
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """What all children of one supervisor are told. `endpoints`: where each gateway awaits its workers."""
+
+    config: ServeConfig
+    folder: ModelFolder
+    layout: CoreLayout
+    cluster_id: str
+    endpoints: tuple[str, ...]
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -193,12 +206,31 @@ def _make_run_dir() -> Path:
 def build_supervisor(
     config: ServeConfig, folder: ModelFolder, layout: CoreLayout, listener: socket.socket, run_dir: Path
 ) -> Supervisor:
-    endpoint, cluster_id = ipc_endpoint(run_dir), secrets.token_hex(8)
+    cluster = ClusterPlan(
+        config,
+        folder,
+        layout,
+        secrets.token_hex(8),
+        tuple(ipc_endpoint(run_dir, n) for n in range(config.processes.gateways)),
+    )
+    for endpoint in cluster.endpoints:
+        check_endpoint(endpoint)
+    gateways = [_gateway_child(number, cluster, listener) for number in range(config.processes.gateways)]
+    zygotes = make_zygotes(config, folder, layout)
+    workers = [_worker_child(number, cluster) for number in range(len(layout.workers))]
+    for worker, node in zip(workers, layout.nodes, strict=True):
+        worker.fork_from = zygotes[node].fork if node in zygotes else None
+    return Supervisor(gateways, workers, listener, config.grace_s, list(zygotes.values()))
+
+
+def _gateway_child(number: int, cluster: ClusterPlan, listener: socket.socket) -> Child:
+    config = cluster.config
     gateway = GatewayConfig(
-        workers_at=endpoint,
-        model=str(folder.path),
+        workers_at=cluster.endpoints[number],
+        model=str(cluster.folder.path),
         listen_fd=listener.fileno(),
-        cluster_id=cluster_id,
+        number=number,
+        cluster_id=cluster.cluster_id,
         deadline_ms=config.deadline_ms,
         queue_tokens=config.queue_tokens,
         answer_cache_bytes=config.answer_cache_bytes,
@@ -207,22 +239,12 @@ def build_supervisor(
         log_format=config.log_format,
         log_level=config.log_level,
     )
-    gateway_child = Child(
-        "gateway",
+    return Child(
+        gateway_name(number),
         lambda _: ["-m", "ostraka_gateway", *to_flags(gateway)],
         RestartPolicy(random.random),
         pass_fds=(listener.fileno(),),
     )
-    zygotes = make_zygotes(config, folder, layout)
-    workers = [
-        _worker_child(number, layout, config, folder, endpoint, cluster_id) for number in range(len(layout.workers))
-    ]
-    for worker, node in zip(workers, layout.nodes, strict=True):
-        worker.fork_from = zygotes[node].fork if node in zygotes else None
-    host, port = listener.getsockname()[:2]
-    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
-    shown = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    return Supervisor(gateway_child, workers, (reachable, port), shown, config.grace_s, list(zygotes.values()))
 
 
 def make_zygotes(config: ServeConfig, folder: ModelFolder, layout: CoreLayout) -> dict[int, Zygote]:
@@ -252,17 +274,16 @@ def _make_zygote(node: int, config: ServeConfig, folder: ModelFolder, layout: Co
     return zygote
 
 
-def _worker_child(
-    number: int, layout: CoreLayout, config: ServeConfig, folder: ModelFolder, endpoint: str, cluster_id: str
-) -> Child:
+def _worker_child(number: int, cluster: ClusterPlan) -> Child:
+    config, layout = cluster.config, cluster.layout
     cores = layout.workers[number]
 
     def command(incarnation: int) -> list[str]:
         worker = WorkerConfig(
-            gateway=endpoint,
-            model=str(folder.path),
+            gateway=cluster.endpoints,
+            model=str(cluster.folder.path),
             worker_id=f"w{number}",
-            cluster_id=cluster_id,
+            cluster_id=cluster.cluster_id,
             incarnation=incarnation,
             cores=cores if layout.is_pinned else (),
             threads=len(cores),

@@ -1,16 +1,18 @@
-"""Keeps one gateway and N workers running, and takes them down in order. Holds no request.
+"""Keeps the gateways and workers running, and takes them down in order. Holds no request.
 
-    starting ──first worker ready──► serving ──SIGTERM, SIGINT──► gateway drains ──► workers drain ──► exit 0
+    starting ──first worker ready──► serving ──SIGTERM, SIGINT──► gateways drain ──► workers drain ──► exit 0
         └── a child that cannot be kept up ──► everything is ended ──► exit 1
     a second signal, or the grace period's end: what is left is killed
 
 One thread, one wait: signals come as bytes and are taken there one by one, so nothing happens at a place not written
-here. A worker that dies while the gateway drains is still replaced: it may hold the requests that are waited for.
+here. A worker that dies while the gateways drain is still replaced: it may hold the requests that are waited for.
 """
 
+import contextlib
 import http.client
 import json
 import signal
+import socket
 import time
 from collections.abc import Sequence
 from enum import Enum, auto
@@ -32,27 +34,25 @@ EXIT_FAILED = 1
 class Phase(Enum):
     STARTING = auto()
     SERVING = auto()
-    DRAINING_GATEWAY = auto()
+    DRAINING_GATEWAYS = auto()
     DRAINING_WORKERS = auto()
 
 
 class Supervisor:
-    """`address` is where the gateway listens, as this machine reaches it; `url` as it is shown."""
+    """`listener` is what all gateways accept on."""
 
     def __init__(
         self,
-        gateway: Child,
+        gateways: Sequence[Child],
         workers: Sequence[Child],
-        address: tuple[str, int],
-        url: str,
+        listener: socket.socket,
         grace_s: float,
         zygotes: Sequence[Zygote] = (),
     ) -> None:
-        self._gateway = gateway
+        self._gateways = list(gateways)
         self._workers = list(workers)
         self._zygotes = list(zygotes)
-        self._address = address
-        self._url = url
+        self._listener = listener
         self._grace_s = grace_s
         self._phase = Phase.STARTING
         self._begun = time.monotonic()
@@ -79,7 +79,7 @@ class Supervisor:
 
     def _children(self) -> list[Child]:
         """Zygotes before their workers: one that is just being started can already be asked."""
-        return [self._gateway, *self._zygotes, *self._workers]
+        return [*self._gateways, *self._zygotes, *self._workers]
 
     def _turn(self, signals: TakenSignals) -> None:
         found = signals.wait(self._wait_s(), awaited_channels(self._workers))
@@ -90,7 +90,7 @@ class Supervisor:
                 self._on_exit(child, _describe_exit(code))
         if self._zygotes:
             reap_strays({child.process.pid for child in self._children() if child.process})
-        if self._phase is Phase.DRAINING_GATEWAY and not self._gateway.is_running:
+        if self._phase is Phase.DRAINING_GATEWAYS and not any(gateway.is_running for gateway in self._gateways):
             self._drain_workers()
         self._start_due()
         if self._phase is Phase.STARTING:
@@ -113,16 +113,16 @@ class Supervisor:
             self._on_exit(child, str(bad))
 
     def _on_exit(self, child: Child, code: str) -> None:
-        is_drained = self._phase is Phase.DRAINING_WORKERS or child is self._gateway
+        is_drained = self._phase is Phase.DRAINING_WORKERS or child in self._gateways
         if is_drained and not self._is_up:
             log.debug("child_stopped", child=child.name, code=code)
             # Other than these, it left something unanswered; SIGTERM ends one that has not begun to serve.
-            if child is self._gateway and code not in ("0", signal.SIGTERM.name):
+            if child in self._gateways and code not in ("0", signal.SIGTERM.name):
                 self._exit_code = EXIT_FAILED
             return
         child.schedule_restart(has_been_ready=self._has_served)
         log.warning("child_exited", child=child.name, code=code, in_a_row=child.policy.quick_deaths)
-        if self._is_up and (self._gateway.is_given_up or all(worker.is_given_up for worker in self._workers)):
+        if self._is_up and any(all(each.is_given_up for each in kind) for kind in (self._gateways, self._workers)):
             log.error("cannot_keep_up", child=child.name, hint="its own lines above say why")
             self._exit_code = EXIT_FAILED
             self._start_drain()
@@ -143,11 +143,15 @@ class Supervisor:
             self._kill_all()
 
     def _start_drain(self) -> None:
-        """The gateway first: it takes nothing new and waits for its answers, which the workers still give."""
-        self._phase = Phase.DRAINING_GATEWAY
+        """The gateways first: they take nothing new and wait for their answers, which the workers still give."""
+        self._phase = Phase.DRAINING_GATEWAYS
         self._drain_ends = time.monotonic() + self._grace_s
-        self._gateway.restart_at = None
-        self._gateway.send(signal.SIGTERM)
+        for gateway in self._gateways:
+            gateway.restart_at = None
+            gateway.send(signal.SIGTERM)
+        # Closed alone, clients would go on connecting while one gateway still has it open, and wait for nobody.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
 
     def _drain_workers(self) -> None:
         self._phase = Phase.DRAINING_WORKERS
@@ -173,11 +177,11 @@ class Supervisor:
         if ready >= wanted:
             self._phase = Phase.SERVING
             self._has_served = True
-            log.info("listening", url=self._url, startup_s=round(time.monotonic() - self._begun, 2))
+            log.info("listening", url=shown(self._listener), startup_s=round(time.monotonic() - self._begun, 2))
 
     def _count_ready(self) -> int | None:
         """As the gateway's own readiness page says; None while it does not answer."""
-        connection = http.client.HTTPConnection(*self._address, timeout=PROBE_TIMEOUT_S)
+        connection = http.client.HTTPConnection(*reachable(self._listener), timeout=PROBE_TIMEOUT_S)
         try:
             connection.request("GET", "/readyz")
             return int(json.loads(connection.getresponse().read())["ready_workers"])
@@ -185,6 +189,17 @@ class Supervisor:
             return None
         finally:
             connection.close()
+
+
+def reachable(listener: socket.socket) -> tuple[str, int]:
+    """Host and port for this machine's own processes."""
+    host, port = listener.getsockname()[:2]
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port  # noqa: S104
+
+
+def shown(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _describe_exit(code: int) -> str:

@@ -1,12 +1,10 @@
 """`python -m ostraka_gateway`: one gateway process. Exit codes: 0 drained, 1 cannot serve, or did not answer all."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,13 +19,14 @@ from ostraka_gateway.auth import load_keys
 from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.config import GatewayConfig
 from ostraka_gateway.decision import Gateway
+from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.http_server import protocol_for
 from ostraka_gateway.large_bodies import LargeBodies
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.served_model import ServedModel
-from ostraka_shared.addresses import check_endpoint
+from ostraka_shared.addresses import check_endpoint, gateway_name
 from ostraka_shared.errors import OstrakaError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import open_folder
@@ -48,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = build_parser("ostraka_gateway", "The HTTP side: takes requests and gives them to workers.")
     add_options(parser, GatewayConfig)
     values = parser.parse_args(argv)
-    configure_logs("gateway", values.log_format, values.log_level)
+    configure_logs(gateway_name(values.number), values.log_format, values.log_level)
     # Two threads of ours tokenize; the package's own pool, one thread a core, would fight the workers for theirs.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -64,7 +63,8 @@ def main(argv: list[str] | None = None) -> int:
 async def serve(config: GatewayConfig) -> int:
     gateway = build_gateway(config)
     gateway.cluster.start(config.workers_at)
-    server = Server(
+    listener = socket.socket(fileno=config.listen_fd)
+    server = HttpProcess(
         uvicorn.Config(
             create_app(gateway, config.http.compat),
             http=protocol_for(config.http.read_timeout_s, config.http.connections),
@@ -75,16 +75,16 @@ async def serve(config: GatewayConfig) -> int:
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=max(1, int(config.grace_s)),
-        )
+        ),
+        listener,
     )
-    listener = socket.socket(fileno=config.listen_fd)
     loop = asyncio.get_running_loop()
     for stop in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(stop, _stop, gateway, server, listener)
+        loop.add_signal_handler(stop, _stop, gateway, server)
     log.info(
         "serving", model=gateway.model.name, fingerprint=gateway.model.folder.fingerprint[:12], keys=gateway.keys.names
     )
-    await server.serve(sockets=[listener])
+    await server.run_until_drained()
     unanswered = [task for task in server.server_state.tasks if not task.done()]
     if unanswered:  # the grace period is over, and each of these is just being told so
         await asyncio.wait(unanswered, timeout=LAST_WORDS_S)
@@ -116,23 +116,10 @@ def build_gateway(config: GatewayConfig) -> Gateway:
     )
 
 
-class Server(uvicorn.Server):
-    """uvicorn's own handlers raise the signal again once it has stopped; a drained gateway exits 0 instead."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _stop(gateway: Gateway, server: uvicorn.Server, listener: socket.socket) -> None:
+def _stop(gateway: Gateway, server: HttpProcess) -> None:
     """The first signal drains: not ready, no new connections, what is in flight is answered. The second leaves now."""
-    if gateway.is_draining:
-        server.force_exit = True
     gateway.is_draining = True
-    # The supervisor has the same socket open: closed here alone, clients would go on connecting, and wait for nobody.
-    with contextlib.suppress(OSError):
-        listener.shutdown(socket.SHUT_RDWR)
-    server.should_exit = True
+    server.leave()
     log.info("draining", in_flight_requests=gateway.cluster.dispatcher.in_flight_requests)
 
 

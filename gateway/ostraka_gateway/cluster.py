@@ -88,7 +88,7 @@ class Cluster:
             case Started():
                 self.roster.started(worker, message)
             case Beat():
-                worker.beat = message
+                self.roster.beat(worker, message)
             case Ready():
                 self.roster.ready(worker, message)
                 log.info("worker_ready", worker=worker.hello.worker_id, cores=worker.hello.cores)

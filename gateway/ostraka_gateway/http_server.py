@@ -63,7 +63,7 @@ class BoundedProtocol(PlainProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._is_in_head = False
+        self._is_in_head = self._is_leaving = False
         self._head_bytes = self._unfinished_bytes = 0
         self._arrival: asyncio.TimerHandle | None = None
 
@@ -88,7 +88,7 @@ class BoundedProtocol(PlainProtocol):
             self._unfinished_bytes += len(data)
             if self._unfinished_bytes > HEAD_BYTES_MAX:
                 self._refuse(headers_too_large())
-        elif self._arrival is None and not self._is_busy:
+        elif self._arrival is None and not self.is_busy:
             self._await_arrival()  # uvicorn's own timer stopped at the first byte, be it of nothing
 
     def on_message_begin(self) -> None:
@@ -108,6 +108,8 @@ class BoundedProtocol(PlainProtocol):
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         super().on_headers_complete()
+        if self._is_leaving:
+            self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         self._stop_waiting()
@@ -119,6 +121,12 @@ class BoundedProtocol(PlainProtocol):
         else:
             self._refuse(Unreadable("this is not HTTP/1.1 as this server reads it"))
 
+    def close_after_next(self) -> None:
+        """The answer that is being made, or the next, is the connection's last, and says so."""
+        self._is_leaving = True
+        if self.is_busy:
+            self.cycle.keep_alive = False
+
     def _count_head(self, count: int) -> None:
         """Of what the parser has made out. Raising stops it, and `send_400_response` is called next."""
         self._head_bytes += count
@@ -126,7 +134,7 @@ class BoundedProtocol(PlainProtocol):
             raise headers_too_large()
 
     @property
-    def _is_busy(self) -> bool:
+    def is_busy(self) -> bool:
         """With a request that is not answered yet."""
         return self.cycle is not None and not self.cycle.response_complete
 
@@ -143,7 +151,7 @@ class BoundedProtocol(PlainProtocol):
         self._arrival = None
         if self.transport.is_closing():
             return
-        if self._is_busy:  # `read_body` keeps the time, and tells it in the dialect's form
+        if self.is_busy:  # `read_body` keeps the time, and tells it in the dialect's form
             self._await_arrival()
         elif self._is_in_head:
             self._refuse(RequestTooSlow(f"a request should arrive within {self.read_timeout_s:g} s"))

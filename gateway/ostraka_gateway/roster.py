@@ -55,8 +55,8 @@ class State:
 class Worker:
     """`held` maps each request sent to this worker and not yet answered by it to its tokens: what is outstanding is
     counted when it is sent, never taken from reports. `claimed_tokens` is what that takes of its credit. `started` are
-    the requests of the running call. Its speed is what it measured itself before it was ready, and what its calls take
-    since, smoothed."""
+    the requests of the running call. `others_tokens` are those it says it holds for other gateways. Its speed is what
+    it measured itself before it was ready, and what its calls take since, smoothed."""
 
     identity: bytes
     hello: Hello
@@ -74,6 +74,7 @@ class Worker:
     last_turn: int = 0
     last_call: float = 0.0
     beat: Beat | None = None
+    others_tokens: int = 0
     _kept: dict[State, None] = field(default_factory=dict)
     _kept_tokens: int = 0
     _claims: dict[str, int] = field(default_factory=dict)
@@ -98,8 +99,13 @@ class Worker:
 
     @property
     def predicted_s(self) -> float:
-        """Until all it holds is answered."""
-        return self.outstanding_tokens / (self.speed or 1.0)
+        """Until all it holds is answered, for other gateways too."""
+        return (self.outstanding_tokens + self.others_tokens) / (self.speed or 1.0)
+
+    @property
+    def free_share(self) -> float:
+        """Of its time, what other gateways leave to this one, as it said last."""
+        return self.beat.free_share if self.beat else 1.0
 
     @property
     def holds_long(self) -> bool:
@@ -209,6 +215,11 @@ class Roster:
 
     def started(self, worker: Worker, started: Started) -> None:
         worker.started, worker.running_tokens = started.request_ids, started.tokens
+        worker.others_tokens = started.others_tokens
+
+    def beat(self, worker: Worker, beat: Beat) -> None:
+        worker.beat = beat
+        worker.credit_tokens = beat.credit_tokens or worker.credit_tokens
 
     def call_ended(self, worker: Worker, now: float) -> None:
         """To be told of whatever a worker sends after STARTED, before `heard`: the time between is the call's."""
@@ -244,11 +255,12 @@ class Roster:
         return sum(worker.tokens_per_s for worker in self.ready_workers())
 
     def measured_speeds(self, now: float) -> tuple[float, float]:
-        """Of all ready workers and of the fastest, in tokens a second; 0 where no call tells what they are now."""
+        """Of all ready workers and of the fastest, in tokens a second, as far as other gateways leave it to this one; 0
+        where no call tells what they are now."""
         ready = [worker for worker in self.ready_workers() if worker.cost.calls]
         if not any(now - worker.last_call < FRESH_S for worker in ready):
             return 0.0, 0.0
-        speeds = [worker.tokens_per_s for worker in ready]
+        speeds = [worker.tokens_per_s * worker.free_share for worker in ready]
         return sum(speeds), max(speeds)
 
     def expects_worker(self, now: float, patience_s: float) -> bool:

@@ -7,13 +7,19 @@ from pathlib import Path
 
 from ostraka_shared.errors import ConfigError
 
-SOCKET_NAME = "workers.sock"
+SOCKET_STEM = "workers"
 MAX_IPC_PATH_BYTES = 107
 """sockaddr_un.sun_path less its closing NUL, on Linux."""
 
 
-def ipc_endpoint(run_dir: Path) -> str:
-    return f"ipc://{run_dir / SOCKET_NAME}"
+def ipc_endpoint(run_dir: Path, gateway: int = 0) -> str:
+    """Of the first gateway, or of another one by its number."""
+    return f"ipc://{run_dir}/{SOCKET_STEM}{gateway or ''}.sock"
+
+
+def gateway_name(number: int) -> str:
+    """As logs and figures have it: the first of several is named like an only one."""
+    return f"gateway{number or ''}"
 
 
 def host_id() -> str:
@@ -41,6 +47,8 @@ def check_endpoint(endpoint: str) -> None:
 def _check_ipc(path: Path) -> None:
     if not path.is_absolute():  # ZeroMQ takes @name for an abstract socket, which any user can reach, and * for /tmp
         raise ConfigError(f"ipc://{path} must be an absolute path")
+    if "," in str(path):
+        raise ConfigError(f"{path} must have no comma: a worker is given its gateways with commas between them")
     if len(str(path).encode()) > MAX_IPC_PATH_BYTES:
         raise ConfigError(f"{path} is longer than {MAX_IPC_PATH_BYTES} bytes: set a shorter --run-dir")
     try:

@@ -19,7 +19,7 @@ dropped, counted and logged on either side. So whatever changes a message raises
 from dataclasses import dataclass
 from typing import NewType
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 RequestId = NewType("RequestId", str)
 WorkerId = NewType("WorkerId", str)
@@ -91,10 +91,15 @@ def count_tokens(prefix: bytes, suffixes: tuple[bytes, ...]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Sent before each model call. `tokens` is the call's size, from which its duration can be judged."""
+    """Sent before each model call. `tokens` is the call's size, from which its duration can be judged.
+
+    A worker of several gateways tells each of every call, with that gateway's requests only: all wait for it. After a
+    call it says so too, with no tokens. `others_tokens`: what it holds for the other gateways.
+    """
 
     request_ids: tuple[str, ...]
     tokens: int
+    others_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +139,9 @@ class Beat:
 
     `snapshots_*`: the prefix cache: states kept, the most there may be, their tokens and the most of those, requests
     that found a state and that did not, the tokens they did not have to read, and what it all takes.
+
+    `credit_tokens`: as in READY, as it is now; 0 leaves it. `free_share`: of the worker's time, what the other gateways
+    leave to this one.
     """
 
     queued_requests: int
@@ -150,6 +158,8 @@ class Beat:
     snapshots_misses: int = 0
     snapshots_reused_tokens: int = 0
     snapshots_bytes: int = 0
+    credit_tokens: int = 0
+    free_share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

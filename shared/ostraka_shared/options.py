@@ -5,7 +5,7 @@ be a `group` instead: another such dataclass, whose fields are flags beside the 
 """
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeGuard, TypeVar, get_args, get_origin, get_type_hints
@@ -107,12 +107,14 @@ def _argument(each: "Field[Any]", hint: Any) -> dict[str, Any]:
     if each.metadata["choices"]:
         argument["choices"] = each.metadata["choices"]
     argument["type"] = (
-        _parse_cores if get_origin(hint) is tuple else next(t for t in (*get_args(hint), hint) if callable(t))
+        _parse_list(get_args(hint)[0])
+        if get_origin(hint) is tuple
+        else next(t for t in (*get_args(hint), hint) if callable(t))
     )
     if each.default is MISSING:
         return argument | {"required": True}
     return argument | {"default": each.default}
 
 
-def _parse_cores(text: str) -> tuple[int, ...]:
-    return tuple(int(core) for core in text.split(",") if core)
+def _parse_list(parse: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
+    return lambda text: tuple(parse(each) for each in text.split(",") if each)

@@ -35,7 +35,7 @@ def test_a_record_is_its_golden_frame(name):
 def test_any_messagepack_reader_finds_version_and_kind_first(name):
     frame = msgpack.unpackb(golden_bytes(name))
     assert list(frame)[:2] == ["v", "kind"]
-    assert frame["v"] == PROTOCOL_VERSION == 2
+    assert frame["v"] == PROTOCOL_VERSION == 3
     assert frame["kind"] == type(GOLDEN[name]).__name__.upper()
 
 

@@ -40,7 +40,7 @@ class Bench:
         return ["-m", "ostraka_worker.zygote", *to_flags(config)]
 
     def ask(self, name: str = "w0") -> ForkedProcess:
-        config = WorkerConfig(f"ipc://{self.run_dir}/workers.sock", str(self.model.path), name, log_format="json")
+        config = WorkerConfig((f"ipc://{self.run_dir}/workers.sock",), str(self.model.path), name, log_format="json")
         asked = self.zygote.fork(to_flags(config))
         assert asked
         return asked

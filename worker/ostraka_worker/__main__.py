@@ -19,7 +19,7 @@ from ostraka_worker.config import WorkerConfig
 from ostraka_worker.loading import Warm, load_verified
 from ostraka_worker.service import Service
 from ostraka_worker.snapshots import Snapshots
-from ostraka_worker.transport import GatewayLink
+from ostraka_worker.transport import GatewayLinks
 
 log = structlog.get_logger()
 
@@ -29,7 +29,7 @@ EXIT_REFUSED = 3
 
 def main(argv: list[str] | None = None, warm: Warm | None = None) -> int:
     """`warm`: the model, where this process was forked from one that has it."""
-    parser = build_parser("ostraka_worker", "One model worker: dials a gateway and answers what it sends.")
+    parser = build_parser("ostraka_worker", "One model worker: dials its gateways and answers what they send.")
     add_options(parser, WorkerConfig)
     values = parser.parse_args(argv)
     configure_logs(f"worker {values.worker_id}", values.log_format, values.log_level)
@@ -41,16 +41,17 @@ def main(argv: list[str] | None = None, warm: Warm | None = None) -> int:
 
 
 def serve(config: WorkerConfig, warm: Warm | None = None) -> int:
-    check_endpoint(config.gateway)
+    for endpoint in config.gateway:
+        check_endpoint(endpoint)
     name_process(f"ostraka {config.worker_id}")
     if config.cores:
         # Before the model loads, so that its memory is first touched from these cores.
         os.sched_setaffinity(0, config.cores)
     folder = warm.loaded.folder if warm else open_folder(Path(config.model))
-    link = GatewayLink(config.gateway, f"{config.worker_id}.{config.incarnation}")
+    links = GatewayLinks(config.gateway, f"{config.worker_id}.{config.incarnation}")
     snapshots = Snapshots(config.cache.state_cache, config.cache.state_cache_tokens)
     service = Service(
-        link, make_hello(config, folder), config.batch_tokens, config.credit_tokens, snapshots, config.idle_call_s
+        links, make_hello(config, folder), config.batch_tokens, config.credit_tokens, snapshots, config.idle_call_s
     )
     begun = time.monotonic()
     service.introduce()
@@ -64,7 +65,7 @@ def serve(config: WorkerConfig, warm: Warm | None = None) -> int:
         service.adopt(warm.loaded.engine, warm.tokens_per_s)
     log.info("ready", model=folder.spec.name, cores=config.cores, load_s=round(time.monotonic() - begun, 2))
     service.run()
-    link.close()
+    links.close()
     if service.refusal:
         log.error("refused", code=service.refusal.code, detail=service.refusal.message)
         return EXIT_REFUSED

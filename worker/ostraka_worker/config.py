@@ -25,7 +25,7 @@ class StateCacheConfig:
 
 @dataclass(frozen=True)
 class WorkerConfig:
-    gateway: str = required("the gateway's worker endpoint, ipc:// or tcp://")
+    gateway: tuple[str, ...] = required("each gateway's worker endpoint, ipc:// or tcp://, with commas between")
     model: str = required("the model folder")
     worker_id: str = required("this worker's name, the same after a restart")
     cluster_id: str = option("local", "both sides must name the same cluster")
@@ -41,6 +41,8 @@ class WorkerConfig:
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
 
     def __post_init__(self) -> None:
+        if not self.gateway:
+            raise ValueError("--gateway must name an endpoint")
         check_at_least(1, self, "batch_tokens", "incarnation")
         check_at_least(0, self, "idle_call_s")
         if self.threads is not None:

@@ -42,9 +42,6 @@ class BatchRun:
             placed = [(place, step) for place, mine in enumerate(steps) for step in mine or ()]
             self.calls += self._plan_round(placed, batch_tokens)
 
-    def request_ids(self, call: Call) -> tuple[str, ...]:
-        return tuple(self._works[place].request_id for place in _places(call))
-
     def tokens(self, call: Call) -> int:
         """What the call costs, in tokens of a call without a past."""
         past = max(step.past for _, step in call)
@@ -65,12 +62,12 @@ class BatchRun:
             if _is_out_of_memory(bad):
                 raise  # not the request's fault: others have memory, and its successor will
             # Whatever else a runtime raises costs a request, never the worker
-            places = _places(call)
-            log.warning("call_failed", requests=len(places), error=type(bad).__name__, detail=str(bad)[:200])
-            if len(places) == 1:
-                self.failures[places[0]] = EngineFailed(f"the model call failed ({type(bad).__name__})")
+            failed = places(call)
+            log.warning("call_failed", requests=len(failed), error=type(bad).__name__, detail=str(bad)[:200])
+            if len(failed) == 1:
+                self.failures[failed[0]] = EngineFailed(f"the model call failed ({type(bad).__name__})")
                 return
-            for place in places:
+            for place in failed:
                 self.run(engine, [each for each in call if each[0] == place])
 
     def answers(self) -> list[tuple[float, ...]]:
@@ -112,5 +109,5 @@ def _is_out_of_memory(bad: Exception) -> bool:
     return isinstance(bad, MemoryError) or any(words in str(bad) for words in OUT_OF_MEMORY)
 
 
-def _places(call: Call) -> list[int]:
+def places(call: Call) -> list[int]:
     return list(dict.fromkeys(place for place, _ in call))

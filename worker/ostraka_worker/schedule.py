@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ostraka_shared.errors import Cancelled, DeadlineExceeded, OstrakaError
-from ostraka_worker.batcher import Batcher, Waiting
-from ostraka_worker.inference import BatchRun, Call
+from ostraka_worker.batcher import Batcher
+from ostraka_worker.fair_line import Waiting
+from ostraka_worker.inference import BatchRun, Call, places
 from ostraka_worker.snapshots import Snapshots
 
 Placed = tuple[int, Waiting]
@@ -41,6 +42,18 @@ class Running:
     def kept(self) -> list[Placed]:
         """Those that are still to be answered."""
         return [(place, waiting) for place, waiting in enumerate(self.batch) if place not in self._dropped]
+
+    def request_ids(self, call: Call, gateway: int = 0) -> tuple[str, ...]:
+        """Of that gateway's requests in the call."""
+        asked = (self.batch[place] for place in places(call))
+        return tuple(waiting.work.request_id for waiting in asked if waiting.gateway == gateway)
+
+    def tokens_by(self, call: Call, gateways: int) -> list[int]:
+        """What the call reads for each gateway."""
+        tokens = [0] * gateways
+        for place, step in call:
+            tokens[self.batch[place].gateway] += step.tokens
+        return tokens
 
     def advance(self) -> None:
         """To the next call of which something is still wanted."""
@@ -75,6 +88,11 @@ class Schedule:
     def queued_tokens(self) -> int:
         return self._batcher.queued_tokens
 
+    def held_tokens(self, but_for: int = 0) -> int:
+        """Waiting and running, of all gateways but one."""
+        held = [*self._batcher, *(waiting for running in self._running for _, waiting in running.kept)]
+        return sum(waiting.tokens for waiting in held if waiting.gateway != but_for)
+
     @property
     def is_idle(self) -> bool:
         return not len(self._batcher) and not self._short and not self._long
@@ -107,13 +125,13 @@ class Schedule:
             self._short = None
         return running.kept
 
-    def cancel(self, request_id: str, attempt: int) -> Waiting | None:
+    def cancel(self, request_id: str, attempt: int, gateway: int = 0) -> Waiting | None:
         """None where it is not here any more."""
-        if waiting := self._batcher.take_out(request_id, attempt):
+        if waiting := self._batcher.take_out(request_id, attempt, gateway):
             return waiting
-        for running in (self._short, self._long):
-            for place, waiting in running.kept if running else ():
-                if running and (waiting.work.request_id, waiting.work.attempt) == (request_id, attempt):
+        for running in self._running:
+            for place, waiting in running.kept:
+                if waiting.is_attempt(gateway, request_id, attempt):
                     running.drop(place, Cancelled("nobody waits for it any more"))
                     self._end_if_empty(running)
                     return waiting
@@ -122,19 +140,26 @@ class Schedule:
     def expire(self, now: float) -> list[Waiting]:
         """Those whose deadline has passed: worth no further call."""
         expired = self._batcher.drop_expired(now)
-        for running in (self._short, self._long):
-            for place, waiting in running.kept if running else ():
-                if running and running.upcoming is not None and waiting.deadline <= now:
+        for running in self._running:
+            for place, waiting in running.kept:
+                if running.upcoming is not None and waiting.deadline <= now:
                     running.drop(place, DeadlineExceeded("the deadline passed before the last model call"))
                     expired.append(waiting)
-            if running:
-                self._end_if_empty(running)
+            self._end_if_empty(running)
         return expired
 
-    def clear(self) -> None:
-        """Forgets all of them."""
-        self._batcher.clear()
-        self._short = self._long = None
+    def clear(self, gateway: int = 0) -> None:
+        """Forgets what this gateway asked."""
+        self._batcher.clear(gateway)
+        for running in self._running:
+            for place, waiting in running.kept:
+                if waiting.gateway == gateway:
+                    running.drop(place, Cancelled("the gateway that asked has gone"))
+            self._end_if_empty(running)
+
+    @property
+    def _running(self) -> list[Running]:
+        return [running for running in (self._short, self._long) if running]
 
     def _end_if_empty(self, running: Running) -> None:
         if not running.kept:

@@ -1,6 +1,7 @@
-"""The worker's end of the wire: one DEALER that dials the gateway. It moves messages, whatever they mean."""
+"""The worker's end of the wire: one DEALER for each gateway, which dials it. It moves messages, whatever they mean."""
 
 import math
+from collections.abc import Sequence
 
 import structlog
 import zmq
@@ -11,50 +12,77 @@ from ostraka_shared.messages import Message
 
 log = structlog.get_logger()
 
-HIGH_WATER_MARK = 1000
-"""Messages. A worker holds a few requests at a time, so this is only reached while the gateway is away."""
+HIGH_WATER_MARK = 4000
+"""Messages. A worker holds a few requests at a time, so this is only reached while the gateway is away: it is told of
+each call for the other gateways too, 20 to 100 a second."""
 FLUSH_MS = 500
 RECONNECT_MS = 100
 RECONNECT_MAX_MS = 1000
 
 
-class GatewayLink:
-    """`identity` names this worker and its incarnation; two live sockets never share one."""
+class GatewayLinks:
+    """Gateways are known by their place in `endpoints`. `identity` names this worker and its incarnation; two live
+    sockets at one gateway never share one."""
 
-    def __init__(self, endpoint: str, identity: str) -> None:
+    def __init__(self, endpoints: Sequence[str], identity: str) -> None:
         self._context = zmq.Context()
-        self._socket = self._context.socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.IDENTITY, identity.encode())
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
-        self._socket.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK)
-        self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
-        self._socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
-        self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
-        self._monitor = self._socket.get_monitor_socket(zmq.Event.DISCONNECTED)
         self._poller = zmq.Poller()
-        for each in (self._socket, self._monitor):
+        self._sockets = [self._dial(identity) for _ in endpoints]
+        self._monitors = [socket.get_monitor_socket(zmq.Event.DISCONNECTED) for socket in self._sockets]
+        for each in (*self._sockets, *self._monitors):
             self._poller.register(each, zmq.POLLIN)
-        self._socket.connect(endpoint)
+        for socket, endpoint in zip(self._sockets, endpoints, strict=True):
+            socket.connect(endpoint)
         self._logged_reasons: set[str] = set()
         self.dropped_frames = 0
 
-    def send(self, message: Message) -> bool:
+    def __len__(self) -> int:
+        return len(self._sockets)
+
+    def send(self, gateway: int, message: Message) -> bool:
         """False where the gateway has been away for so long that the queue is full: it no longer waits for this."""
         try:
-            self._socket.send(encode(message), zmq.NOBLOCK)
+            self._sockets[gateway].send(encode(message), zmq.NOBLOCK)
         except zmq.Again:
             return False
         return True
 
-    def receive(self, timeout_s: float) -> list[Message]:
-        """Everything that has arrived, after waiting up to `timeout_s` for a first message, or for the link's end."""
+    def receive(self, timeout_s: float) -> list[tuple[int, Message]]:
+        """Everything that has arrived, by gateway, after waiting up to `timeout_s` for a first message, or for a link's
+        end."""
         if not self._poller.poll(max(0, math.ceil(timeout_s * 1000))):
             return []
+        return [(gateway, message) for gateway in range(len(self)) for message in self._take_from(gateway)]
+
+    def cut(self) -> list[int]:
+        """Whose connection ended since this was last asked. ZeroMQ dials again by itself and says nothing of what was
+        on the way in either direction: it is lost."""
+        return [gateway for gateway in range(len(self)) if self._was_cut(gateway)]
+
+    def close(self) -> None:
+        """Waits a moment for what was sent to leave; where nobody is left to take it, that is the price of leaving."""
+        for socket, monitor in zip(self._sockets, self._monitors, strict=True):
+            socket.disable_monitor()
+            monitor.close(linger=0)  # a socket like any other: the context's end would wait for it
+            socket.close(linger=FLUSH_MS)
+        self._context.term()
+
+    def _dial(self, identity: str) -> "zmq.Socket[bytes]":
+        socket = self._context.socket(zmq.DEALER)
+        socket.setsockopt(zmq.IDENTITY, identity.encode())
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
+        socket.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK)
+        socket.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
+        socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
+        return socket
+
+    def _take_from(self, gateway: int) -> list[Message]:
         messages: list[Message] = []
         while True:
             try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+                frames = self._sockets[gateway].recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return messages
             try:
@@ -62,12 +90,10 @@ class GatewayLink:
             except WireError as bad:
                 self._drop(bad)
 
-    def was_cut(self) -> bool:
-        """Whether the connection ended since this was last asked. ZeroMQ dials again by itself and says nothing of
-        what was on the way in either direction: it is lost."""
+    def _was_cut(self, gateway: int) -> bool:
         was_cut = False
-        while self._monitor.poll(0):
-            self._monitor.recv_multipart()
+        while self._monitors[gateway].poll(0):
+            self._monitors[gateway].recv_multipart()
             was_cut = True
         return was_cut
 
@@ -77,13 +103,6 @@ class GatewayLink:
         if bad.reason not in self._logged_reasons:
             self._logged_reasons.add(bad.reason)
             log.warning("frame_dropped", reason=bad.reason, detail=str(bad))
-
-    def close(self) -> None:
-        """Waits a moment for what was sent to leave; where nobody is left to take it, that is the price of leaving."""
-        self._socket.disable_monitor()
-        self._monitor.close(linger=0)  # a socket like any other: the context's end would wait for it
-        self._socket.close(linger=FLUSH_MS)
-        self._context.term()
 
 
 def _decode_single(frames: list[bytes]) -> Message:

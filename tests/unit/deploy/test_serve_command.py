@@ -9,9 +9,10 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from ostraka import supervisor
 from ostraka.cores import CoreLayout
 from ostraka.embedded_model import find_model
-from ostraka.serve_command import ServeConfig, WorkersConfig, build_supervisor, listen, private_run_dir
+from ostraka.serve_command import ProcessesConfig, ServeConfig, build_supervisor, listen, private_run_dir
 from ostraka_gateway.config import GatewayConfig
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.options import add_options, build_parser, read_settings
@@ -29,7 +30,7 @@ def children(config, fake_model, tmp_path, *, is_pinned=True, workers=((2,), (3,
     layout = CoreLayout(workers, nodes or (0,) * len(workers), (0, 1), is_pinned, "")
     with listen(config.host, config.port) as listener:
         supervisor = build_supervisor(config, fake_model, layout, listener, tmp_path)
-        gateway, found = supervisor._gateway, supervisor._workers
+        (gateway,), found = supervisor._gateways, supervisor._workers
         assert gateway.pass_fds == (listener.fileno(),)
         assert gateway.command(1)[:2] == ["-m", "ostraka_gateway"]
         assert {tuple(child.command(1)[:2]) for child in found} == {("-m", "ostraka_worker")}
@@ -48,7 +49,7 @@ def test_children_get_what_the_supervisor_was_told(fake_model, tmp_path):
         answer_cache_bytes=70_000,
         deadline_ms=1234,
         grace_s=3.0,
-        processes=WorkersConfig(idle_call_s=7.5),
+        processes=ProcessesConfig(idle_call_s=7.5),
         log_format="json",
         log_level="debug",
     )
@@ -62,7 +63,7 @@ def test_children_get_what_the_supervisor_was_told(fake_model, tmp_path):
         assert each.cluster_id == gateway.cluster_id
     for number, worker in enumerate(workers):
         assert worker.worker_id == f"w{number}"
-        assert worker.gateway == gateway.workers_at
+        assert worker.gateway == (gateway.workers_at,)
         assert worker.batch_tokens == 128
         assert worker.incarnation == 4
         assert worker.cores == (2 + number,)
@@ -106,7 +107,7 @@ def test_each_node_has_a_zygote_on_the_cores_of_its_workers(fake_model, tmp_path
 @pytest.mark.parametrize(
     ("config", "workers"),
     [
-        (ServeConfig(port=0, processes=WorkersConfig(worker_start="load")), ((2,), (3,))),
+        (ServeConfig(port=0, processes=ProcessesConfig(worker_start="load")), ((2,), (3,))),
         (ServeConfig(port=0), ((2, 3),)),
     ],
 )
@@ -124,11 +125,25 @@ def test_workers_that_load_for_themselves_or_have_several_threads_have_no_zygote
         ("localhost", "127.0.0.1", "127.0.0.1"),
     ],
 )
-def test_where_it_listens_and_where_it_is_reached(fake_model, tmp_path, host, reached, shown):
-    supervisor, _, _ = children(ServeConfig(host=host, port=0), fake_model, tmp_path)
-    assert supervisor._address[0] == reached
-    assert supervisor._url == f"http://{shown}:{supervisor._address[1]}"
-    assert supervisor._address[1] > 0
+def test_where_it_listens_and_where_it_is_reached(host, reached, shown):
+    with listen(host, 0) as listener:
+        port = listener.getsockname()[1]
+        assert supervisor.reachable(listener) == (reached, port)
+        assert supervisor.shown(listener) == f"http://{shown}:{port}"
+
+
+def test_each_gateway_has_its_own_place_and_each_worker_dials_them_all(fake_model, tmp_path):
+    config = ServeConfig(port=0, processes=ProcessesConfig(gateways=3))
+    with listen(config.host, config.port) as listener:
+        layout = CoreLayout(((2,), (3,)), (0, 0), (0, 1), True, "")
+        built = build_supervisor(config, fake_model, layout, listener, tmp_path)
+        gateways = [parse(GatewayConfig, child.command(1)[2:]) for child in built._gateways]
+        assert {child.pass_fds for child in built._gateways} == {(listener.fileno(),)}
+    workers = [parse(WorkerConfig, child.command(1)[2:]) for child in built._workers]
+    assert [child.name for child in built._gateways] == ["gateway", "gateway1", "gateway2"]
+    assert [gateway.number for gateway in gateways] == [0, 1, 2]
+    assert len({gateway.workers_at for gateway in gateways}) == 3
+    assert {worker.gateway for worker in workers} == {tuple(gateway.workers_at for gateway in gateways)}
 
 
 @pytest.mark.parametrize(
@@ -137,6 +152,7 @@ def test_where_it_listens_and_where_it_is_reached(fake_model, tmp_path, host, re
         "--port=-1",
         "--port=65536",
         "--batch-tokens=0",
+        "--gateways=0",
         "--queue-tokens=0",
         "--answer-cache-bytes=-1",
         "--deadline-ms=0",

@@ -74,11 +74,12 @@ class World:
     """`steps` are what happens while the supervisor waits: one a wait. After the last, SIGTERM, unless there was one. `ready` is what the
     gateway's readiness page says, None where it does not answer; by default, all workers that run."""
 
-    def __init__(self, monkeypatch, workers=2):
+    def __init__(self, monkeypatch, workers=2, gateways=1):
         self.clock = FakeClock().install(monkeypatch, supervisor_module)
         self.journal = []
         self.waits = []
-        self.gateway = FakeChild("gateway", self)
+        self.gateways = [FakeChild(f"gateway{n or ''}", self) for n in range(gateways)]
+        self.gateway = self.gateways[0]
         self.workers = [FakeChild(f"w{n}", self) for n in range(workers)]
         self.ready = lambda: sum(worker.is_running for worker in self.workers)
         world = self
@@ -87,7 +88,12 @@ class World:
             def _count_ready(self):
                 return world.ready()
 
-        self.supervisor = Probed(self.gateway, self.workers, ("127.0.0.1", 1), "http://x", GRACE_S)
+        self.is_shut = False
+        self.listener = SimpleNamespace(getsockname=lambda: ("127.0.0.1", 1), shutdown=self.shut)
+        self.supervisor = Probed(self.gateways, self.workers, self.listener, GRACE_S)
+
+    def shut(self, _):
+        self.is_shut = True
 
     def wait(self, timeout_s, others):
         assert others == []  # none of these children is forked
@@ -138,6 +144,51 @@ def test_drain_is_the_gateway_first_and_then_the_workers(world):
     assert world.run(quiet) == 0
     assert world.journal == ["gateway SIGTERM", "w0 SIGTERM", "w1 SIGTERM"]
     assert world.events[-1] == "stopped"
+
+
+@pytest.fixture
+def pair(monkeypatch):
+    return World(monkeypatch, gateways=2)
+
+
+def test_workers_serve_until_the_last_gateway_is_gone(pair):
+    """Nobody is connected to any more, but what was accepted is answered."""
+    pair.gateways[1].obeys = False
+    seen = []
+
+    def look():
+        seen.append((list(pair.journal), pair.is_shut))
+
+    def end():
+        look()
+        return kill(pair.gateways[1], 0)()
+
+    assert pair.run(look, signal.SIGTERM, quiet, end) == 0
+    assert seen == [([], False), (["gateway SIGTERM", "gateway1 SIGTERM"], True)]
+    assert pair.journal == ["gateway SIGTERM", "gateway1 SIGTERM", "w0 SIGTERM", "w1 SIGTERM"]
+
+
+def test_a_gateway_that_dies_or_drains_is_replaced_and_its_sibling_is_left_alone(pair):
+    assert pair.run(quiet, kill(pair.gateways[1]), quiet, kill(pair.gateways[1], 0), *[quiet] * 3) == 0
+    assert [len(gateway.starts) for gateway in pair.gateways] == [1, 3]
+    assert pair.journal[:2] == ["gateway SIGTERM", "gateway1 SIGTERM"]
+
+
+def test_one_gateway_given_up_leaves_the_others(pair):
+    pair.gateways[1].dies_at_start = True
+    counts = iter([0] * 4 + [2] * 50)
+    pair.ready = lambda: next(counts)
+    assert pair.run(*[quiet] * 10) == 0
+    assert pair.gateways[1].is_given_up
+    assert "listening" in pair.events
+
+
+def test_no_gateway_that_can_be_kept_up_ends_it_all(pair):
+    for gateway in pair.gateways:
+        gateway.dies_at_start = True
+    pair.ready = lambda: None
+    assert pair.run(*[quiet] * 20) == 1
+    assert "cannot_keep_up" in pair.events
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -350,7 +401,7 @@ if name == "gateway":
     while signal.SIGTERM not in signal.sigpending():
         try:
             client, _ = listener.accept()
-        except TimeoutError:
+        except OSError:  # nobody came, or it is shut
             continue
         client.recv(1000)
         client.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\n{"ready_workers": %d}' % (0 if has("nobody_ready") else 2))
@@ -379,7 +430,7 @@ def make(name):
         RestartPolicy(lambda: 0.0),
         pass_fds=(listener.fileno(),),
     )
-supervisor = Supervisor(make("gateway"), [make("w0"), make("w1")], listener.getsockname(), "http://x", 20.0)
+supervisor = Supervisor([make("gateway")], [make("w0"), make("w1")], listener, 20.0)
 with taken_signals() as signals:
     sys.exit(supervisor.run(signals))
 """

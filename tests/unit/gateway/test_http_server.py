@@ -109,6 +109,27 @@ async def test_an_upgrade_is_answered_as_if_not_asked_for_and_not_logged(protoco
     assert not caplog.records
 
 
+async def test_a_connection_that_is_to_leave_has_one_more_answer(protocol, asked):
+    request = b"GET / HTTP/1.1\r\n\r\n"
+    protocol.data_received(request)
+    await asyncio.gather(*protocol.tasks)
+    assert b"connection: close" not in protocol.transport.written
+    protocol.close_after_next()
+    assert not protocol.transport.ended
+    protocol.data_received(request)
+    await asyncio.gather(*protocol.tasks)
+    assert asked == ["/"] * 2
+    assert b"connection: close" in protocol.transport.written
+    assert protocol.transport.ended == "closed"
+
+
+async def test_an_answer_that_is_being_made_can_be_made_the_last(protocol, asked):
+    protocol.data_received(b"GET / HTTP/1.1\r\n\r\n")
+    protocol.close_after_next()
+    await asyncio.gather(*protocol.tasks)
+    assert (asked, b"connection: close" in protocol.transport.written) == (["/"], True)
+
+
 async def test_a_paused_answer_is_watched(protocol):
     assert protocol._unread._next_look is None
     protocol.pause_writing()

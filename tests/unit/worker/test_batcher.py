@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostraka_shared.messages import Work
-from ostraka_worker.batcher import Batcher, Waiting
+from ostraka_worker.batcher import Batcher
+from ostraka_worker.fair_line import Waiting
 
 
 def waiting(name, tokens, deadline_ms=1000, now=0.0):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from ostraka_shared.errors import EngineFailed
 from ostraka_shared.reading_rules import LEAST_PREFIX_TOKENS
 from ostraka_worker.fake_engine import FakeEngine
-from ostraka_worker.inference import BatchRun
+from ostraka_worker.inference import BatchRun, places
 from ostraka_worker.snapshots import Snapshots
 from tests.works import expected, whole_prompts
 from tests.works import make_work as work
@@ -67,9 +67,9 @@ def test_calls_account_for_every_token_and_request(parts, budget):
     batch = BatchRun(works, budget)
     read = sum(len(tokens) for each in works for tokens in whole_prompts(each))  # no prefix is worth sharing here
     assert sum(batch.tokens(call) for call in batch.calls) == read
-    assert {name for call in batch.calls for name in batch.request_ids(call)} == {each.request_id for each in works}
+    assert {place for call in batch.calls for place in places(call)} == set(range(len(works)))
     for call in batch.calls:
-        assert len(set(batch.request_ids(call))) == len(batch.request_ids(call))
+        assert len(set(places(call))) == len(places(call))
 
 
 def test_two_attempts_at_one_request_are_kept_apart():

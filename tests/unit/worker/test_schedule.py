@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ostraka_worker.batcher import Waiting
+from ostraka_worker.fair_line import Waiting
 from ostraka_worker.fake_engine import FakeEngine
 from ostraka_worker.schedule import Schedule
 from ostraka_worker.snapshots import Snapshots
@@ -31,7 +31,7 @@ def turn(of, seconds=1.0):
     running = of.turn(0.0)
     if running is None:
         return None, []
-    names = running.run.request_ids(running.upcoming) if running.upcoming else ()
+    names = running.request_ids(running.upcoming) if running.upcoming else ()
     if running.upcoming:
         running.run.run(FakeEngine({}), running.upcoming)
         of.ran(running, seconds)
@@ -123,7 +123,7 @@ class ScheduleMachine(RuleBasedStateMachine):
                 return
             if running.upcoming:
                 self.count_turns(running)
-                assert set(running.run.request_ids(running.upcoming)) <= set(self.open), "nobody waits for it"
+                assert set(running.request_ids(running.upcoming)) <= set(self.open), "nobody waits for it"
                 running.run.run(self.engine, running.upcoming)
                 self.schedule.ran(running, 1.0)
             if running.upcoming is None:

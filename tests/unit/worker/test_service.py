@@ -22,7 +22,8 @@ from ostraka_shared.messages import (
 )
 from ostraka_worker import service
 from ostraka_worker.fake_engine import FakeEngine
-from ostraka_worker.service import DEFAULT_HEARTBEAT_S, SHORT_CALL_TOKENS, WARM_UP_SHAPES, Service
+from ostraka_worker.reports import DEFAULT_HEARTBEAT_S
+from ostraka_worker.service import SHORT_CALL_TOKENS, WARM_UP_SHAPES, Service
 from ostraka_worker.snapshots import Snapshots
 from tests.clocks import FakeClock
 from tests.works import expected
@@ -51,7 +52,11 @@ class FakeLink:
     dropped_frames: int = 0
     is_cut: bool = False
 
-    def send(self, message):
+    def __len__(self):
+        return 1
+
+    def send(self, gateway, message):
+        assert gateway == 0
         self.sent.append(message)
         self.sent_at.append(self.clock.now)
         return True
@@ -64,11 +69,11 @@ class FakeLink:
         messages = step() if callable(step) else step
         if not messages:
             self.clock.advance(timeout_s)
-        return messages
+        return [(0, message) for message in messages]
 
-    def was_cut(self):
+    def cut(self):
         was_cut, self.is_cut = self.is_cut, False
-        return was_cut
+        return [0] if was_cut else []
 
     @property
     def said(self):
@@ -456,7 +461,7 @@ def test_a_worker_without_work_makes_a_short_call_now_and_then(world):
     said = idle_world(world, 1.0).run(*quiet, [work("a", 3)], *quiet)
     assert world.engine.calls == [[SHORT_CALL_TOKENS], [3], [SHORT_CALL_TOKENS]]
     assert [type(message) for message in said] == [Ready, Started, Result, Drain, Bye]  # nobody is told of them
-    assert world.service._counters.batches_done == 1
+    assert world.service._reports._batches_done == 1
 
 
 def test_a_worker_that_never_rests_makes_no_call_of_its_own(world):
@@ -468,3 +473,89 @@ def test_a_worker_that_never_rests_makes_no_call_of_its_own(world):
 def test_without_idle_calls_a_worker_rests(world):
     idle_world(world, 0.0).run(*[[]] * 50)
     assert world.engine.calls == []
+
+
+class TwoLinks(FakeLink):
+    """Steps are pairs of gateway and message; `sent` likewise."""
+
+    def __len__(self):
+        return 2
+
+    def send(self, gateway, message):
+        self.sent.append((gateway, message))
+        return True
+
+    def receive(self, timeout_s):
+        found = [each for _, each in super().receive(timeout_s)]
+        return [each if isinstance(each, tuple) else (0, each) for each in found]
+
+    def cut(self):
+        was_cut, self.is_cut = self.is_cut, False
+        return [1] if was_cut else []
+
+    def said_to(self, gateway):
+        return [each for at, each in self.sent if at == gateway and not isinstance(each, Beat)]
+
+
+@pytest.fixture
+def pair(monkeypatch):
+    clock = FakeClock().install(monkeypatch, service)
+    world = World(clock)
+    world.link = TwoLinks(clock)
+    world.service = Service(world.link, HELLO, BUDGET, 2 * BUDGET, Snapshots(4, 1000))
+    return world
+
+
+def run_pair(pair, *script):
+    pair.link.script.extend(script)
+    pair.service.introduce()
+    pair.service.load(lambda: pair.engine)
+    pair.service.run()
+    return pair.link.said_to(0), pair.link.said_to(1)
+
+
+def test_each_gateway_is_answered_its_own_and_told_of_every_call(pair):
+    """The same id is two requests; each gateway knows how long a call takes that it waits for."""
+    mine, others = run_pair(pair, [(0, work("a", 4)), (1, work("a", 5))], [])
+    ended = Started((), 0)
+    assert [mine[:3], others[:3]] == [[HELLO, READY, Started(("a",), 9, 5)], [HELLO, READY, Started(("a",), 9, 4)]]
+    assert [len(results(said)) for said in (mine, others)] == [1, 1]
+    assert mine[4:] == others[4:] == [ended, *END]
+
+
+def test_a_gateway_that_only_waits_hears_when_the_call_begins_and_ends(pair):
+    _, others = run_pair(pair, [(0, work("a", 4))], [])
+    assert others[2:] == [Started((), 4, 4), Started((), 0), *END]
+
+
+def test_a_gateway_whose_link_is_cut_loses_only_its_own(pair):
+    def cut():
+        pair.link.is_cut = True
+        return [(0, work("a", 20)), (1, work("b", 20))]
+
+    mine, others = run_pair(pair, cut, [], [])
+    assert [each.request_id for each in results(mine)] == ["a"]
+    assert results(others) == failures(others) == []
+    assert others[:5] == [HELLO, READY, HELLO, READY, Started((), 20, 20)]
+    assert HELLO not in mine[1:]
+
+
+def test_a_gateway_that_starts_anew_is_told_who_this_is_and_the_other_is_not_disturbed(pair):
+    mine, others = run_pair(pair, [(1, work("b", 4)), (1, UNKNOWN), (1, UNKNOWN), (0, work("a", 4))], [])
+    assert [each.request_id for each in results(mine)] == ["a"]
+    assert others.count(HELLO) == 2
+    assert results(others) == []
+
+
+def test_a_cancel_is_for_the_gateway_that_says_it(pair):
+    mine, others = run_pair(pair, [(0, work("a", 4)), (1, work("a", 4)), (1, Cancel("a", 1))], [])
+    assert [failures(mine), failures(others)] == [[], [("a", "cancelled")]]
+    assert len(results(mine)) == 1
+
+
+def test_it_leaves_when_the_last_gateway_refuses_it(pair):
+    no = Refused("wrong_model", "another fingerprint")
+    mine, others = run_pair(pair, [(1, no), (0, work("a", 4))], [], [(0, no)])
+    assert len(results(mine)) == 1
+    assert others == [HELLO, READY]
+    assert pair.service.refusal == no

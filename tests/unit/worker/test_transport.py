@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from ostraka_shared.codec import decode, encode
 from ostraka_shared.messages import Bye, Drain, Welcome, Work
-from ostraka_worker.transport import HIGH_WATER_MARK, GatewayLink
+from ostraka_worker.transport import HIGH_WATER_MARK, GatewayLinks
 from tests.waiting import wait_until
 
 
@@ -29,7 +29,7 @@ def router(endpoint):
 
 @pytest.fixture
 def link(endpoint, router):
-    link = GatewayLink(endpoint, "w0.3")
+    link = GatewayLinks([endpoint], "w0.3")
     yield link
     link.close()
 
@@ -37,27 +37,27 @@ def link(endpoint, router):
 @pytest.fixture
 def greeted(link, router):
     """The router can reach the worker once it has heard from it."""
-    assert link.send(Bye("hello"))
+    assert link.send(0, Bye("hello"))
     assert router.recv_multipart()[0] == b"w0.3"
     return link
 
 
 def receive(link, count):
     found = []
-    wait_until(lambda: found.extend(link.receive(0.1)) or len(found) >= count)
+    wait_until(lambda: found.extend(message for _, message in link.receive(0.1)) or len(found) >= count)
     return found
 
 
 def test_what_is_sent_arrives_under_the_identity(link, router):
-    assert link.send(Bye("drained"))
+    assert link.send(0, Bye("drained"))
     identity, frame = router.recv_multipart()
     assert identity == b"w0.3"
     assert decode(frame) == Bye("drained")
 
 
 def test_what_is_sent_before_the_gateway_is_there_arrives_when_it_is(endpoint):
-    link = GatewayLink(endpoint, "w0.1")
-    assert link.send(Bye("early"))
+    link = GatewayLinks([endpoint], "w0.1")
+    assert link.send(0, Bye("early"))
     with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
         router.setsockopt(zmq.RCVTIMEO, 10_000)
         router.bind(endpoint)
@@ -99,45 +99,45 @@ def test_a_large_message_arrives(greeted, router):
 
 
 def test_a_gateway_that_is_away_too_long_is_no_longer_written_to(endpoint):
-    link = GatewayLink(endpoint, "w0.1")
+    link = GatewayLinks([endpoint], "w0.1")
     sent = 0
-    while link.send(Welcome(sent)) and sent < 3 * HIGH_WATER_MARK:
+    while link.send(0, Welcome(sent)) and sent < 3 * HIGH_WATER_MARK:
         sent += 1
     link.close()
     assert HIGH_WATER_MARK <= sent < 3 * HIGH_WATER_MARK
 
 
 def test_a_link_that_ends_is_told_once_and_dialled_again(greeted, router, endpoint):
-    assert not greeted.was_cut()
+    assert not greeted.cut()
     router.close()
-    wait_until(lambda: greeted.receive(0.1) == [] and greeted.was_cut())
-    assert not greeted.was_cut()
-    greeted.send(Bye("again"))
+    wait_until(lambda: greeted.receive(0.1) == [] and greeted.cut())
+    assert not greeted.cut()
+    greeted.send(0, Bye("again"))
     with zmq.Context() as context, context.socket(zmq.ROUTER) as next_router:
         next_router.setsockopt(zmq.RCVTIMEO, 10_000)
         next_router.bind(endpoint)
         assert decode(next_router.recv_multipart()[1]) == Bye("again")
-    greeted.was_cut()
+    greeted.cut()
 
 
 def test_the_links_end_interrupts_a_wait(greeted, router):
     router.close()
     begun = time.monotonic()
-    wait_until(lambda: greeted.receive(30.0) == [] and greeted.was_cut())
+    wait_until(lambda: greeted.receive(30.0) == [] and greeted.cut())
     assert time.monotonic() - begun < 10
 
 
 def test_closing_flushes_what_was_sent(endpoint, router):
-    link = GatewayLink(endpoint, "w9.1")
-    link.send(Bye("drained"))
+    link = GatewayLinks([endpoint], "w9.1")
+    link.send(0, Bye("drained"))
     link.close()
     assert decode(router.recv_multipart()[1]) == Bye("drained")
 
 
 def test_a_second_worker_with_the_same_identity_does_not_take_over(greeted, router, endpoint):
-    other = GatewayLink(endpoint, "w0.3")
-    other.send(Bye("the other"))
-    greeted.send(Bye("the first"))
+    other = GatewayLinks([endpoint], "w0.3")
+    other.send(0, Bye("the other"))
+    greeted.send(0, Bye("the first"))
     assert decode(router.recv_multipart()[1]) == Bye("the first")
     router.send_multipart((b"w0.3", encode(Drain())))
     assert receive(greeted, 1) == [Drain()]

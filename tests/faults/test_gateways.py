@@ -1,0 +1,136 @@
+"""Two gateways before two workers: what is asked of one is answered whatever becomes of the other."""
+
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+import httpx
+import psutil
+import pytest
+
+from ostraka_shared.addresses import gateway_name
+from tests.cluster import Asked, Cluster, running, wait_for
+from tests.fake_model import make_fake_model
+
+pytestmark = pytest.mark.faults
+
+BODY = {"model": "jev-latest", "state": "s", "questions": {"q": {"type": "noul", "instructions": "Is it so?"}}}
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("gateways")
+    model = make_fake_model(folder / "model", stall_until=str(folder / "release"), ms_per_token=0.05)
+    with running(model.path, "--workers=2", "--gateways=2", f"--run-dir={folder / 'run'}") as cluster:
+        cluster.release = folder / "release"
+        yield cluster
+        assert cluster.stop(signal.SIGTERM) == 0
+
+
+def gateways(cluster: Cluster) -> dict[str, psutil.Process]:
+    """By name; those that are there now."""
+    found = {}
+    for child in psutil.Process(cluster.process.pid).children():
+        with suppress(psutil.Error):  # it ends just now
+            number = next((word for word in child.cmdline() if word.startswith("--number=")), None)
+            if number:
+                found[gateway_name(int(number.removeprefix("--number=")))] = child
+    return found
+
+
+@contextmanager
+def connected(cluster: Cluster, name: str) -> Iterator[httpx.Client]:
+    """A client whose one connection that gateway has accepted."""
+    with ExitStack() as clients:
+        while True:
+            client = clients.enter_context(httpx.Client(base_url=cluster.url, timeout=30))
+            with client.stream("GET", "/livez") as response:
+                mine = response.extensions["network_stream"].get_extra_info("client_addr")
+                response.read()
+            if mine in {each.raddr for each in gateways(cluster)[name].net_connections("tcp")}:
+                yield client
+                return
+
+
+class Load:
+    """Clients one after the other's answer: with a connection each that they keep, or with a new one each time."""
+
+    def __init__(self, cluster: Cluster, clients: int, *, keeps: bool) -> None:
+        self.answers: Counter[tuple[int, bytes]] = Counter()
+        self.errors: list[Exception] = []
+        self._is_over = threading.Event()
+        self._ask = self._keep if keeps else self._dial
+        self._url = cluster.url
+        self._threads = [threading.Thread(target=self._run, args=(n,), daemon=True) for n in range(clients)]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def count(self) -> int:
+        return sum(self.answers.values())
+
+    def wait_for(self, more: int) -> None:
+        before = self.count
+        wait_for(lambda: self.count >= before + more or self.errors, f"{more} more answers")
+
+    def end(self) -> None:
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join(30)
+
+    def _run(self, number: int) -> None:
+        try:
+            self._ask({**BODY, "state": f"state {number}"})
+        except Exception as bad:  # noqa: BLE001
+            self.errors.append(bad)
+
+    def _keep(self, body: dict[str, object]) -> None:
+        with httpx.Client(base_url=self._url, timeout=30) as client:
+            while not self._is_over.is_set():
+                self._count(body, client.post("/v1/systemone", json=body))
+
+    def _dial(self, body: dict[str, object]) -> None:
+        while not self._is_over.is_set():
+            self._count(body, httpx.post(f"{self._url}/v1/systemone", json=body, timeout=30))
+
+    def _count(self, body: dict[str, object], response: httpx.Response) -> None:
+        self.answers[response.status_code, f"{body['state']} {response.json().get('answers')}"] += 1
+
+
+@contextmanager
+def under_load(cluster: Cluster, *, keeps: bool) -> Iterator[Load]:
+    load = Load(cluster, 4, keeps=keeps)
+    try:
+        load.wait_for(20)
+        yield load
+        load.wait_for(20)
+    finally:
+        load.end()
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_gateway_that_is_drained_loses_nothing_and_is_replaced(pair: Cluster, keeps: bool) -> None:
+    before = gateways(pair)["gateway"]
+    with under_load(pair, keeps=keeps) as load:
+        before.send_signal(signal.SIGTERM)
+        wait_for(lambda: not before.is_running() and "gateway" in gateways(pair), "it is replaced")
+    assert load.errors == []
+    assert {status for status, _ in load.answers} == {200}
+    assert len(load.answers) == 4, "each client's answer was always the same"
+
+
+def test_a_killed_gateway_costs_its_own_clients_only_and_is_replaced(pair: Cluster) -> None:
+    before = gateways(pair)["gateway1"]
+    with connected(pair, "gateway") as mine, connected(pair, "gateway1") as theirs:
+        stalled = Asked(lambda: mine.post("/v1/systemone", json={**BODY, "state": "<stall>"}))
+        wait_for(lambda: any(w["running_tokens"] for w in theirs.get("/health").json()["workers"]), "a worker runs it")
+        before.kill()
+        with pytest.raises(httpx.TransportError):
+            theirs.get("/livez")
+        wait_for(lambda: gateways(pair).get("gateway1", before) != before, "it is replaced")
+        pair.release.touch()
+        assert stalled.response().status_code == 200
+    with connected(pair, "gateway1") as again:
+        assert again.post("/v1/systemone", json=BODY).status_code == 200
