@@ -36,7 +36,7 @@ def sort_prompts(prompts: Sequence[bytes], chosen: Sequence[int]) -> list[tuple[
 
 
 def build_tree(prompts: Mapping[int, bytes], chosen: Sequence[tuple[int, int]]) -> list[Node]:
-    """Of some prompts, by their indexes, as `sort_prompts` gave them; each node after its parent. No prompt is empty."""
+    """Of some prompts by their indexes, as `sort_prompts` gave them; each node after its parent. No prompt is empty."""
     nodes: list[Node] = []
     waiting: list[tuple[list[tuple[int, int]], int, int | None]] = [(list(chosen), 0, None)]
     while waiting:
