@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest
 
-.PHONY: serve test check lint e2e faults test-faults bench bench-fair bench-engine conformance openapi format clean
+.PHONY: serve test check lint e2e faults overload soak test-faults bench bench-fair bench-engine conformance openapi format clean
 
 serve: $(VENV)/.installed        ## install, get and build the embedded model, serve on 127.0.0.1:8017
 	$(BIN)/ostraka serve $(FLAGS)
@@ -26,6 +26,12 @@ e2e: $(VENV)/.dev                ## the real model behind the real command
 
 faults: $(VENV)/.dev             ## each fault under steady load, and what became of every request: two minutes
 	$(BIN)/python -m benchmarks.faults $(FLAGS)
+
+overload: $(VENV)/.dev           ## three times the capacity: what is answered, and how soon the rest is refused
+	$(BIN)/python -m benchmarks.faults.overload $(FLAGS)
+
+soak: $(VENV)/.dev               ## half an hour of mixed load and random faults: nothing lost, nothing that grows
+	$(BIN)/python -m benchmarks.faults.soak $(FLAGS)
 
 test-faults: $(VENV)/.dev        ## the tests that kill, stop and starve real processes
 	$(PYTEST) -m faults

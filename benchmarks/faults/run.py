@@ -73,9 +73,21 @@ class FaultRun:
                 await self._run(case)
             await self._load.stop()
         finally:
-            self._injector.close()
-            await self._watch.close()
+            await self.close()
         return [self._summarize(*each) for each in self._windows]
+
+    async def close(self) -> None:
+        self._injector.close()
+        await self._watch.close()
+
+    async def inject(self, case: Case) -> list[str]:
+        """Once all is well, until all is well again. What was done, by order."""
+        await self._wait_full(asyncio.get_running_loop().time())
+        asking = asyncio.create_task(self._ask_large()) if case.is_with_large else None
+        notes = [await self._inject(order) for order in case.orders]
+        if asking:
+            await asking
+        return notes
 
     async def _run(self, case: Case) -> None:
         loop = asyncio.get_running_loop()
@@ -84,10 +96,7 @@ class FaultRun:
         redispatched = await self._watch.metric(REDISPATCHED)
         await asyncio.sleep(QUIET_S)
         begun = loop.time()
-        asking = asyncio.create_task(self._ask_large()) if case.is_with_large else None
-        notes = [await self._inject(order) for order in case.orders]
-        if asking:
-            await asking
+        notes = await self.inject(case)
         for asked in case.asked:
             await self._load.ask(asked, loop.time())
         if case.ends_server:

@@ -15,7 +15,7 @@ COMMANDS = {
     "decide": ("ostraka.decide_command", "answer one request file without a server"),
     "eval": ("ostraka.eval_command", "measure a model on labelled examples"),
     "chaos": ("ostraka.chaos_command", "break a process of a running server on purpose, to see that nothing is lost"),
-    "model": ("ostraka.model_command", "build, list and verify model folders"),
+    "model": ("ostraka.model_command", "build, list, verify and tune models"),
 }
 
 

@@ -50,7 +50,7 @@ class Child:
     """`command(incarnation)` is its argument list after the interpreter. `withheld`: variables it does not inherit.
 
     `fork_from`, where there is one, makes it of a process that has the program and its model in memory; where that
-    fails, it is started as any other.
+    fails, it is started as any other. `on_end` is told of each end: name, incarnation, exit status as of `reap`.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Child:
     withheld: Collection[str] = ()
     incarnation: int = 0
     fork_from: Fork | None = field(default=None, repr=False)
+    on_end: Callable[[str, int, int], None] | None = field(default=None, repr=False)
     process: Process | None = field(default=None, repr=False)
     has_fork_failed: bool = False
     started: float = 0.0
@@ -105,6 +106,8 @@ class Child:
             self._say_not_forked(str(bad))
             self.process, self.has_fork_failed, self.restart_at = None, True, time.monotonic()
             return None
+        if self.on_end:
+            self.on_end(self.name, self.incarnation, code)
         self.process = None
         return code
 

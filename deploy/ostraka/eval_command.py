@@ -11,29 +11,13 @@ from tqdm import tqdm
 
 from ostraka.answerer_options import find_answerer, find_other_answerer, register_answerer
 from ostraka.answerers import Answerer
+from ostraka.bad_lines import BadLines
 from ostraka.evaluation.asking import Refusal, ask
 from ostraka.evaluation.examples import Example, Prediction, read_examples
 from ostraka.evaluation.plot import draw_reliability, require_plotting
 from ostraka.evaluation.report import Report, build_comparison, build_report
 from ostraka.evaluation.tables import describe_comparison, describe_report
 from ostraka_shared.errors import ConfigError
-
-TOLD = 10
-"""Bad lines named on stderr; the others are only counted, and all are in --json."""
-
-
-class BadLines:
-    """What could not be used: place and reason, the first of them said at once."""
-
-    def __init__(self) -> None:
-        self.all: list[tuple[str, str]] = []
-
-    def add(self, place: str, reason: str) -> None:
-        self.all.append((place, reason))
-        if len(self.all) <= TOLD:
-            tqdm.write(f"ostraka: {place}: {reason}", file=sys.stderr)
-        if len(self.all) == TOLD:
-            tqdm.write("ostraka: more such lines are only counted", file=sys.stderr)
 
 
 def register(parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,6 @@
-"""`ostraka model build|list|verify`: what a person does with model folders."""
+"""`ostraka model build|list|verify|tune`: what a person does with model folders."""
 
 import argparse
-import os
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
+from ostraka import tune_command
+from ostraka.model_options import add_cache_dir, folder_name
 from ostraka_shared.errors import ConfigError, EngineFailed, ModelDamaged, ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
 from ostraka_shared.options import expand_user
@@ -20,23 +20,23 @@ from ostraka_worker.build.progress import for_stderr
 from ostraka_worker.engine import Line
 from ostraka_worker.onnx_engine import OnnxEngine
 
-DEFAULT_CACHE_DIR = Path("~/.cache/ostraka")
 DEFAULT_FORM = next(iter(FORMS))
 PROBE = "<evidence>\nThe shop is open.\n</evidence>\n\nQuestion: Is the shop open?\nAnswer:"
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="model_command", required=True, metavar="build|list|verify")
+    commands = parser.add_subparsers(dest="model_command", required=True, metavar="build|list|verify|tune")
     _register_build(commands.add_parser("build", help="build a model folder; the embedded model without SOURCE"))
+    tune_command.register(commands.add_parser("tune", help="teach a model to decide on labelled examples of yours"))
     listing = commands.add_parser("list", help="the model folders in the cache")
-    _add_cache_dir(listing)
+    add_cache_dir(listing)
     verify = commands.add_parser("verify", help="hash a model folder's files, load it and ask it once")
     verify.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="default: the embedded model's folder")
-    _add_cache_dir(verify)
+    add_cache_dir(verify)
 
 
 def run(args: argparse.Namespace) -> int:
-    commands = {"build": _build, "list": _list, "verify": _verify}
+    commands = {"build": _build, "list": _list, "verify": _verify, "tune": tune_command.run}
     try:
         return commands[args.model_command](args)
     except KeyboardInterrupt:
@@ -53,7 +53,7 @@ def _register_build(parser: argparse.ArgumentParser) -> None:
         help="a GGUF file, or a folder with config.json and safetensors",
     )
     parser.add_argument("--precision", choices=PRECISIONS, default=DEFAULT_PRECISION, help="default: %(default)s")
-    parser.add_argument("--name", type=_name, help="default: the source's file name")
+    parser.add_argument("--name", type=folder_name, help="default: the source's file name")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: models/NAME-PRECISION in the cache")
     parser.add_argument(
         "--form",
@@ -73,13 +73,7 @@ def _register_build(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="what `ostraka model tune` made for SOURCE, or for the embedded model's checkpoint",
     )
-    _add_cache_dir(parser)
-
-
-def _add_cache_dir(parser: argparse.ArgumentParser) -> None:
-    default = Path(os.environ.get("OSTRAKA_CACHE_DIR") or DEFAULT_CACHE_DIR)
-    help_text = f"downloads and models; default: $OSTRAKA_CACHE_DIR or {DEFAULT_CACHE_DIR}"
-    parser.add_argument("--cache-dir", type=Path, default=default, metavar="DIR", help=help_text)
+    add_cache_dir(parser)
 
 
 def _build(args: argparse.Namespace) -> int:
@@ -100,7 +94,7 @@ def _build_plain(args: argparse.Namespace, cache_dir: Path) -> ModelFolder:
 
 def _build_adapted(args: argparse.Namespace, cache_dir: Path) -> ModelFolder:
     adapter = read_adapter(args.adapter)
-    name: str = args.name or _name(adapter.record.name)
+    name: str = args.name or folder_name(adapter.record.name)
     target = _target(args, cache_dir, name)
     if args.source:
         return build_adapted(adapter, args.source, target, name, args.precision, for_stderr())
@@ -162,12 +156,4 @@ def _size_bytes(folder: ModelFolder) -> int:
 
 def _source_name(source: Path) -> str:
     """A folder's name may have dots of its own."""
-    return _name(source.stem if source.is_file() else source.resolve().name)
-
-
-def _name(text: str) -> str:
-    """A folder name of the cache: letters, digits, dot, dash, underscore; not hidden."""
-    name = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-.")
-    if not name:
-        raise argparse.ArgumentTypeError(f"{text!r} has no letter or digit to name a folder with")
-    return name
+    return folder_name(source.stem if source.is_file() else source.resolve().name)

@@ -18,6 +18,7 @@ import structlog
 
 from ostraka.children import Child
 from ostraka.cores import CoreLayout, plan_cores, read_machine
+from ostraka.deaths import Deaths
 from ostraka.embedded_model import find_model
 from ostraka.forking import Zygote
 from ostraka.restarts import RestartPolicy
@@ -218,7 +219,9 @@ def build_supervisor(
     gateways = [_gateway_child(number, cluster, listener) for number in range(config.processes.gateways)]
     zygotes = make_zygotes(config, folder, layout)
     workers = [_worker_child(number, cluster) for number in range(len(layout.workers))]
+    deaths = Deaths(run_dir)
     for worker, node in zip(workers, layout.nodes, strict=True):
+        worker.on_end = deaths.note
         worker.fork_from = zygotes[node].fork if node in zygotes else None
     return Supervisor(gateways, workers, listener, config.grace_s, list(zygotes.values()))
 

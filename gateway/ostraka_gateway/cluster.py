@@ -1,6 +1,8 @@
 """The gateway's side of the cluster: hears the workers, keeps the roster true, and tells the dispatcher."""
 
 import asyncio
+import contextlib
+from pathlib import Path
 
 import structlog
 
@@ -10,6 +12,8 @@ from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.process_watch import ProcessWatch
 from ostraka_gateway.roster import Roster, Worker, WorkerState
 from ostraka_gateway.transport import WorkerSocket
+from ostraka_shared.addresses import folder_of
+from ostraka_shared.death_notes import CRASHED, find_note, leave_note
 from ostraka_shared.errors import WireError
 from ostraka_shared.messages import (
     Beat,
@@ -28,6 +32,9 @@ from ostraka_shared.messages import (
 log = structlog.get_logger()
 
 JUDGE_PER_HEARTBEAT = 4
+NOTE_S = 0.1
+NOTE_POLL_S = 0.002
+"""Its supervisor is woken by a worker's end when we are, and leaves its note in far less than a millisecond of work."""
 
 
 class Cluster:
@@ -44,12 +51,14 @@ class Cluster:
         self.dispatcher = Dispatcher(roster, metrics, self._socket.send, self._on_unreachable, queue_tokens)
         self.dispatcher.answers = AnswerCache(answer_cache_bytes)
         metrics.watch(roster, lambda: (self.dispatcher.queued_requests, self.dispatcher.queued_tokens))
+        self._notes: Path | None = None
         self._judge_timer: asyncio.TimerHandle | None = None
         self._judge_due = 0.0
         self._garbage_reasons: set[str] = set()
 
     def start(self, endpoint: str) -> None:
         self._socket.bind(endpoint)
+        self._notes = folder_of(endpoint)
         self._judge_due = asyncio.get_running_loop().time()
         self._judge()
 
@@ -107,18 +116,34 @@ class Cluster:
         for earlier in self.roster.earlier_ones(identity, hello):
             self._lose(earlier, "replaced")
         worker = self.roster.join(identity, hello, asyncio.get_running_loop().time())
-        self._watch.add(identity, hello.host, hello.pid, lambda: self._lose(worker, "exit"))
+        self._watch.add(identity, hello.host, hello.pid, lambda: self._on_exit(worker))
         self._socket.send(identity, Welcome(self._heartbeat_ms))
         log.info("worker_joined", worker=hello.worker_id, incarnation=hello.incarnation, pid=hello.pid)
+
+    def _on_exit(self, worker: Worker) -> None:
+        """Of what, is worth a moment: of its requests, one may be at fault."""
+        is_noted = self._notes is not None and self._watch.is_sibling(worker.identity)
+        self._watch.remove(worker.identity)
+        self._socket.take_arrived()  # what it said before it died still counts
+        if self.roster.find(worker.identity) is worker and is_noted:
+            worker.state = WorkerState.SUSPECT  # no new work
+            self._inquire(worker, asyncio.get_running_loop().time() + NOTE_S)
+        else:
+            self._lose(worker, CRASHED)
+
+    def _inquire(self, worker: Worker, ends: float) -> None:
+        loop = asyncio.get_running_loop()
+        hello = worker.hello
+        cause = find_note(self._notes, hello.worker_id, hello.incarnation) if self._notes else CRASHED
+        if cause is None and loop.time() < ends:
+            loop.call_later(NOTE_POLL_S, self._inquire, worker, ends)
+        else:
+            self._lose(worker, cause or CRASHED)
 
     def _lose(self, worker: Worker, reason: str) -> None:
         """Idempotent: an exit may be noticed by its pidfd, its silence and its successor."""
         if self.roster.find(worker.identity) is not worker:
             return
-        if reason == "exit":
-            self._socket.take_arrived()  # what it said before it died still counts
-            if self.roster.find(worker.identity) is not worker:
-                return
         self.roster.remove(worker, asyncio.get_running_loop().time())
         self._watch.remove(worker.identity)
         if reason != "bye":
@@ -143,11 +168,18 @@ class Cluster:
                 log.warning("worker_suspect", worker=worker.hello.worker_id, held_requests=len(worker.held))
                 self.dispatcher.suspected(worker)
             for worker in lost:
-                self._watch.kill(worker.identity)
+                self._kill(worker)
                 self._lose(worker, "silent")
         finally:
             self._judge_due = now + self._heartbeat_ms / 1000 / JUDGE_PER_HEARTBEAT
             self._judge_timer = loop.call_at(self._judge_due, self._judge)
+
+    def _kill(self, worker: Worker) -> None:
+        """For hanging, which other gateways are to take for the crash that it is."""
+        if self._notes and self._watch.is_sibling(worker.identity):
+            with contextlib.suppress(OSError):
+                leave_note(self._notes, worker.hello.worker_id, worker.hello.incarnation, CRASHED)
+        self._watch.kill(worker.identity)
 
     def _on_garbage(self, identity: bytes, bad: WireError) -> None:
         """Counted each time, logged once a reason: a broken peer must not fill the disk."""

@@ -104,7 +104,9 @@ class Dispatcher:
 
     def pump(self) -> None:
         """Sends what waits, in order, as long as a worker has room. To be called whenever room may have come."""
-        self._act(self._table.sending.pump(asyncio.get_running_loop().time()))
+        now = asyncio.get_running_loop().time()
+        self._act(self._table.sending.pump(now))
+        self._roster.pace.watch(now, self._roster.tokens_per_s(), is_waiting=self.queued_requests > 0)
 
     def answered(self, worker: Worker, result: Result) -> None:
         self._act(self._table.answered(worker, result))
@@ -216,7 +218,9 @@ class Dispatcher:
         has_idle = not self.queued_tokens and not all(worker.held for worker in ready)
         held_tokens = 0 if has_idle else sum(worker.claimed_tokens for worker in ready)
         expects_worker = self._roster.expects_worker(now, REPLACEMENT_S)
-        return Load(self.queued_tokens, held_tokens, *self._roster.measured_speeds(now), expects_worker=expects_worker)
+        total, fastest = self._roster.measured_speeds(now)
+        call_s = self._roster.full_call_s() if self.queued_tokens else 0.0
+        return Load(self.queued_tokens, held_tokens, total, fastest, expects_worker, call_s)
 
     def _retry_s(self) -> float:
         rate = self._roster.tokens_per_s()

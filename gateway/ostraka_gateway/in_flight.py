@@ -4,14 +4,14 @@ be done comes out; it knows no socket and no clock.
     add ──► waiting ──send──► held ──RESULT──► answered ─► all parts: Done
               ▲  a request of many prompts is   │ FAILED ─────────────► Done, with the error
               │  cut into parts when it is sent │
-              ├── worker lost ◄─────────────────┤ (the part alone; running in 2 lost workers: poison)
+              ├── worker lost ◄─────────────────┤ (the part alone; running in 2 that crashed: poison)
               └── worker suspect ◄──────────────┘ (a copy: the first answer wins, the other is withdrawn, or compared)
 
 Deciding has no side effect, so running twice is harmless; answering twice cannot happen.
 """
 
 from ostraka_gateway.parts import (
-    MAX_CRASHES,
+    MAX_BLAME,
     Done,
     Instruction,
     Late,
@@ -27,10 +27,11 @@ from ostraka_gateway.parts import (
 from ostraka_gateway.roster import Roster, Worker, WorkerState
 from ostraka_gateway.sending import Sending
 from ostraka_shared import errors
+from ostraka_shared.death_notes import CRASHED, KILLED
 from ostraka_shared.messages import Cancel, Failed, Result
 
-CRASH_REASONS = frozenset({"exit", "silent"})
-"""Of a worker's loss. Any other is no fault of what it held: it said BYE, joined anew, or its link was cut."""
+CRASH_REASONS = frozenset({CRASHED, "silent"})
+"""Of a worker's loss. Any other is no fault of what it held: it was killed, said BYE, joined anew, or was cut off."""
 SUSPECT = "suspect"
 
 
@@ -83,19 +84,19 @@ class InFlight:
     def lost(self, worker: Worker, reason: str) -> list[Instruction]:
         """What it held waits again, in its old order, before all that came later."""
         held = [part for part in self._parts.held_by(worker) if worker in part.holders]
-        blamed = {
-            part.request for part in held if reason in CRASH_REASONS and part.is_wanted and was_running(worker, part)
-        }
-        for request in blamed:
-            request.crashes += 1
+        was_ended = reason in CRASH_REASONS or reason == KILLED
+        ended = {part.request for part in held if was_ended and part.is_wanted and was_running(worker, part)}
+        for request in ended:
+            request.crashes += reason in CRASH_REASONS
+            request.kills += reason == KILLED
         for part in held:
             del part.holders[worker]
             if reason in CRASH_REASONS:
                 part.request.runs_alone |= may_have_run(worker, part)
         done: list[Instruction] = []
-        for request in blamed:
-            if request.crashes >= MAX_CRASHES:
-                error = f"{MAX_CRASHES} workers died while running request {request.request_id}"
+        for request in ended:
+            if request.blame >= MAX_BLAME:
+                error = f"{request.crashes + request.kills} workers died while running request {request.request_id}"
                 done += self._finish(request, errors.PoisonedRequest(error))
         return done + self._redispatch(held, reason)
 

@@ -8,7 +8,10 @@ from ostraka_gateway.roster import State, Worker, WorkerState
 from ostraka_shared import errors
 from ostraka_shared.messages import TOKEN_BYTES, Cancel, Work
 
-MAX_CRASHES = 2
+MAX_BLAME = 2
+KILLS_A_CRASH = 2
+"""Kills from outside are no fault of what was running; but where each kill hits the same request, something kills for
+it: a watcher of memory other than the kernel, say."""
 
 
 class Waiter(Protocol):
@@ -38,9 +41,15 @@ class Request:
     answers: list[float] = field(default_factory=list)
     inference_ms: float = 0.0
     crashes: int = 0
+    kills: int = 0
     runs_alone: bool = False
     outcome: tuple[float, ...] | errors.ServingError | None = None
     waiters: dict[str, Waiter] = field(default_factory=dict)
+
+    @property
+    def blame(self) -> int:
+        """As a number of crashes."""
+        return self.crashes + self.kills // KILLS_A_CRASH
 
     @property
     def is_awaited(self) -> bool:
@@ -175,4 +184,4 @@ def may_have_run(worker: Worker, part: Part) -> bool:
 def is_dangerous(request: Request) -> bool:
     """A third worker might stand still as well, or die."""
     suspects = {h for part in request.parts for h in part.holders if h.state is WorkerState.SUSPECT}
-    return request.crashes + len(suspects) >= MAX_CRASHES
+    return request.blame + len(suspects) >= MAX_BLAME

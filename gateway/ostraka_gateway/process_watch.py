@@ -36,6 +36,10 @@ class ProcessWatch:
             self._siblings.add(identity)
         asyncio.get_running_loop().add_reader(pidfd, on_exit)
 
+    def is_sibling(self, identity: bytes) -> bool:
+        """Of the same supervisor."""
+        return identity in self._siblings
+
     def kill(self, identity: bytes) -> None:
         """Also a stopped process dies of SIGKILL; its supervisor starts another.
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ostraka_gateway.cost import CostModel
+from ostraka_gateway.pace import Pace
 from ostraka_shared.messages import Beat, Hello, Ready, Refused, Started
 
 LOAD_S = 300.0
@@ -163,6 +164,7 @@ class Roster:
         self.restarts: dict[str, int] = {}
         # A gateway that starts may be another's successor, whose workers are about to find it.
         self.last_departure = now
+        self.pace = Pace()
 
     def __iter__(self) -> Iterator[Worker]:
         return iter(self._workers.values())
@@ -224,6 +226,7 @@ class Roster:
     def call_ended(self, worker: Worker, now: float) -> None:
         """To be told of whatever a worker sends after STARTED, before `heard`: the time between is the call's."""
         worker.last_call = now
+        self.pace.count(worker.running_tokens)
         worker.cost.observe(worker.running_tokens, now - worker.last_heard)
         worker.started, worker.running_tokens = (), 0
 
@@ -255,13 +258,20 @@ class Roster:
         return sum(worker.tokens_per_s for worker in self.ready_workers())
 
     def measured_speeds(self, now: float) -> tuple[float, float]:
-        """Of all ready workers and of the fastest, in tokens a second, as far as other gateways leave it to this one; 0
-        where no call tells what they are now."""
+        """Of all ready workers at their pace, and of the fastest one's calls, in tokens a second, as far as other
+        gateways leave it to this one; 0 where no call tells what they are now."""
         ready = [worker for worker in self.ready_workers() if worker.cost.calls]
         if not any(now - worker.last_call < FRESH_S for worker in ready):
             return 0.0, 0.0
         speeds = [worker.tokens_per_s * worker.free_share for worker in ready]
-        return sum(speeds), max(speeds)
+        return self.pace.share * sum(speeds), max(speeds)
+
+    def full_call_s(self) -> float:
+        """What a call over a full batch takes the slowest of the ready workers; 0 where nobody knows."""
+        ready = self.ready_workers()
+        return max(
+            (worker.cost.call_s(worker.credit_tokens // 2) for worker in ready if worker.cost.calls), default=0.0
+        )
 
     def expects_worker(self, now: float, patience_s: float) -> bool:
         """A worker is here, on its way, or left so recently that its replacement may be."""

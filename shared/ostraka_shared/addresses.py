@@ -22,6 +22,12 @@ def gateway_name(number: int) -> str:
     return f"gateway{number or ''}"
 
 
+def folder_of(endpoint: str) -> Path | None:
+    """The run directory that holds it, if one does."""
+    scheme, _, place = endpoint.partition("://")
+    return Path(place).parent if scheme == "ipc" else None
+
+
 def host_id() -> str:
     """Names this kernel's boot and this PID namespace: where two are equal, a pid means the same process to both."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -6,6 +6,7 @@ the file `stall_until` exists (for ever where that is not set), `nan_on_token` a
 """
 
 import os
+import resource
 import signal
 import threading
 import time
@@ -61,7 +62,8 @@ class FakeEngine:
         if plan.stall_on_token in tokens:
             _stall(plan.stall_until)
         if plan.die_on_token in tokens:
-            os.kill(os.getpid(), signal.SIGKILL)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            os.kill(os.getpid(), signal.SIGSEGV)
         if plan.fail_on_token in tokens:
             raise RuntimeError("the fake engine was told to fail")
         for line in lines:

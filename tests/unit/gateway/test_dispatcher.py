@@ -15,7 +15,7 @@ from ostraka_gateway.answer_cache import AnswerCache
 from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.dispatcher import Dispatcher, Reply
 from ostraka_gateway.metrics import Metrics
-from ostraka_gateway.parts import MAX_CRASHES
+from ostraka_gateway.parts import KILLS_A_CRASH, MAX_BLAME
 from ostraka_gateway.roster import FRESH_S, Roster, WorkerState
 from ostraka_gateway.routing import candidates
 from ostraka_gateway.waiting_line import PATIENCE_S
@@ -420,6 +420,42 @@ def test_a_request_running_in_two_crashed_workers_is_poison(world):
     third = world.join("w2")
     assert world.sent_to(third) == []
     assert world.is_empty()
+
+
+def test_kills_from_outside_are_no_crashes_unless_they_follow_the_request(world):
+    """An operator's, say; but a watcher of memory may kill again and again for the same one."""
+    task = world.join("w0") and world.ask("a")
+    for number in range(1, 2 * KILLS_A_CRASH):
+        (worker,) = world.roster
+        world.started(worker, "a")
+        world.call(world.lose, worker, "killed")
+        world.join(f"w{number}")
+        assert not task.done()
+    (worker,) = world.roster
+    world.started(worker, "a")
+    world.call(world.lose, worker, "killed")
+    assert isinstance(task.exception(), errors.PoisonedRequest)
+    assert "4 workers" in str(task.exception())
+
+
+def test_a_crash_counts_beside_kills(world):
+    task = world.join("w0") and world.ask("a")
+    for number, reason in enumerate(["killed", "exit", "exit"]):
+        assert not task.done()
+        (worker,) = world.roster
+        world.started(worker, "a")
+        world.call(world.lose, worker, reason)
+        world.join(f"w{number + 1}")
+    assert isinstance(task.exception(), errors.PoisonedRequest)
+
+
+def test_who_was_killed_from_outside_leaves_work_that_need_not_run_alone(world):
+    tasks = [world.ask(name, 20) for name in "ab"] if world.join("w0") else []
+    (worker,) = world.roster
+    world.started(worker, "a", "b")
+    world.call(world.lose, worker, "killed")
+    assert world.sent_to(world.join("w1")) == [("a", 2), ("b", 2)]
+    assert not any(task.done() for task in tasks)
 
 
 @pytest.mark.parametrize("reason", ["bye", "replaced", "unreachable"])
@@ -848,6 +884,9 @@ class FakeWatch:
     def add(self, identity, _host, _pid, on_exit):
         self.exits[identity] = on_exit
 
+    def is_sibling(self, _identity):
+        return True
+
     def kill(self, identity):
         self.killed.append(identity)
 
@@ -894,8 +933,8 @@ class ClusterMachine(RuleBasedStateMachine):
         take_back = self.dispatcher.take_back
 
         def counted(worker, reason):
-            if reason in ("exit", "silent"):
-                self.count_crashes(worker)
+            if reason in ("exit", "silent", "killed"):
+                self.count_ends(worker, self.kills if reason == "killed" else self.crashes)
             take_back(worker, reason)
 
         self.dispatcher.take_back = counted
@@ -904,11 +943,12 @@ class ClusterMachine(RuleBasedStateMachine):
         self.asked = {}
         self.ended = {}
         self.crashes = {}
+        self.kills = {}
         self.questions = {}
         self.first = {}
         self.random = random.Random(0)
         self.number = 0
-        self.call(self.cluster.start, "ipc://none")
+        self.call(self.cluster.start, "ipc:///nowhere/none")  # where nobody's note can be left
 
     def call(self, function, *args):
         self.loop.call_soon(lambda: function(*args))
@@ -927,7 +967,7 @@ class ClusterMachine(RuleBasedStateMachine):
             if error is None:
                 assert task.result().p_yes == p_yes_of(self.questions[name][1]), "whole and right"
             elif isinstance(error, errors.PoisonedRequest):
-                assert self.crashes[self.first[name]] == MAX_CRASHES
+                assert self.blame(self.first[name]) == MAX_BLAME
             else:
                 assert isinstance(error, errors.ServingError), error
             self.ended[name] = error or "answered"
@@ -944,7 +984,7 @@ class ClusterMachine(RuleBasedStateMachine):
                 assert any(not self.asked[name].done() for name in self.asked if self.first.get(name, name) == first)
                 part = self.table._parts.find(message.request_id)
                 suspects = [holder for holder in part.holders if holder.state is WorkerState.SUSPECT]
-                assert self.crashes.get(first, 0) + len(suspects) < MAX_CRASHES, "a third try"
+                assert self.blame(first) + len(suspects) < MAX_BLAME, "a third try"
                 assert message.deadline_ms >= 1
                 process.queue.append(message)
             case Cancel():
@@ -968,13 +1008,16 @@ class ClusterMachine(RuleBasedStateMachine):
             process.running = []
         self.socket.hear(process.identity, message)
 
-    def count_crashes(self, worker):
+    def blame(self, name):
+        return self.crashes.get(name, 0) + self.kills.get(name, 0) // KILLS_A_CRASH
+
+    def count_ends(self, worker, counts):
         """Where a process died before its STARTED was heard, it can only be told of one that it held alone."""
         identity = worker.identity
         running = self.processes[identity].running or (list(worker.held) if len(worker.held) == 1 else [])
         parts = [part for name in running if (part := self.table._parts.find(name))]
         for name in {part.request.request_id for part in parts if part.is_wanted and worker in part.holders}:
-            self.crashes[name] = self.crashes.get(name, 0) + 1
+            counts[name] = counts.get(name, 0) + 1
 
     def pick(self, *, joined=False):
         found = [p for p in self.processes.values() if p.is_alive]
@@ -1087,14 +1130,14 @@ class ClusterMachine(RuleBasedStateMachine):
                 process.running = []
                 self.call(self.say, process, Result(name, attempt, (2 / 3,), 0.0, 0.0))
 
-    @rule(heard=st.booleans(), call=st.booleans())
-    def die(self, heard, call):
+    @rule(heard=st.booleans(), call=st.booleans(), cause=st.sampled_from(["exit", "exit", "killed"]))
+    def die(self, heard, call, cause):
         """Of a signal. What it had sent before may be in the socket still."""
         alive = [p for p in self.processes.values() if p.is_alive]
         if not alive:
             return
         # Best one with a request that was in a crash before: else a second crash is too rare to be seen.
-        process = max(alive, key=lambda p: max([self.crashes.get(w.request_id, 0) + 1 for w in p.queue], default=0))
+        process = max(alive, key=lambda p: max([self.blame(w.request_id) + 1 for w in p.queue], default=0))
         if call and not process.batch:
             self.begin_a_call(process)
         process.is_alive = False
@@ -1102,7 +1145,9 @@ class ClusterMachine(RuleBasedStateMachine):
             if heard and process.batch:
                 self.socket.deliver_first = [(process.identity, self.result(process.batch[0]))]
                 process.running = []
-            self.call(on_exit)
+            with pytest.MonkeyPatch.context() as monkeypatch:
+                monkeypatch.setattr(cluster_module, "find_note", lambda *_: cause)
+                self.call(on_exit)
         if self.random.random() < 0.5:
             self.restart_the_dead()
 

@@ -128,5 +128,5 @@ def _margins(logits: Logits) -> npt.NDArray[np.float64]:
 
 
 def _p_yes(logits: Logits) -> npt.NDArray[np.float64]:
-    p: npt.NDArray[np.float64] = 1 / (1 + np.exp(-_margins(logits)))
+    p: npt.NDArray[np.float64] = np.exp(-np.logaddexp(0, -_margins(logits)))  # no margin overflows
     return p

@@ -153,6 +153,12 @@ def test_what_is_shipped_is_the_file_that_is_expected() -> None:
     assert shipped.path.stat().st_size < 24_000_000
 
 
+def test_the_documents_show_the_name_that_is_served() -> None:
+    root = Path(__file__).parents[4]
+    assert f'"model":"{catalog.EMBEDDED_NAME}"' in (root / "README.md").read_text(encoding="utf-8")
+    assert f'"model": "{catalog.EMBEDDED_NAME}"' in (root / "docs" / "openapi.json").read_text(encoding="utf-8")
+
+
 def test_an_adapter_of_another_checkpoint_is_refused(tmp_path: Path, tiny_gguf: Path) -> None:
     other = write_gguf(tmp_path / "other.gguf", FORMS["smollm2"], random_tensors(FORMS["smollm2"], seed=8))
     with pytest.raises(SourceRefused, match=r"made for another checkpoint than other\.gguf"):

@@ -137,6 +137,11 @@ def test_a_figure_that_is_no_number_is_refused() -> None:
         check.refuse_above(measured, check.BOUNDS["fp32"])
 
 
+def test_logits_as_far_apart_as_they_get_are_compared_without_overflow() -> None:
+    logits = np.array([[0, -2000], [0, 2000]], np.float32)
+    assert check.compare(logits, logits, -logits) == check.Measured(2, 0.0, 0.0, 1.0)
+
+
 def test_an_answer_of_two_tokens_is_refused(tiny_gguf: Path, tmp_path: Path, steps: Steps) -> None:
     with pytest.raises(SourceRefused, match="must be one"):
         build_source(tiny_gguf, tmp_path / "model", "tiny", "fp32", Form("no", "1"), steps)

