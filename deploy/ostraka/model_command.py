@@ -9,7 +9,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ostraka import tune_command
-from ostraka.model_options import add_cache_dir, folder_name
+from ostraka.model_options import add_cache_dir, flag_name, folder_name
 from ostraka_shared.errors import ConfigError, EngineFailed, ModelDamaged, ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
 from ostraka_shared.options import expand_user
@@ -53,7 +53,7 @@ def _register_build(parser: argparse.ArgumentParser) -> None:
         help="a GGUF file, or a folder with config.json and safetensors",
     )
     parser.add_argument("--precision", choices=PRECISIONS, default=DEFAULT_PRECISION, help="default: %(default)s")
-    parser.add_argument("--name", type=folder_name, help="default: the source's file name")
+    parser.add_argument("--name", type=flag_name, help="default: the source's file name")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: models/NAME-PRECISION in the cache")
     parser.add_argument(
         "--form",

@@ -5,6 +5,8 @@ import os
 import re
 from pathlib import Path
 
+from ostraka_shared.errors import ConfigError
+
 DEFAULT_CACHE_DIR = Path("~/.cache/ostraka")
 
 
@@ -15,8 +17,16 @@ def add_cache_dir(parser: argparse.ArgumentParser) -> None:
 
 
 def folder_name(text: str) -> str:
-    """A folder name of the cache: letters, digits, dot, dash, underscore; not hidden."""
+    """A folder name of the cache: letters, digits, dot, dash, underscore; not hidden. Raises ConfigError."""
     name = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-.")
     if not name:
-        raise argparse.ArgumentTypeError(f"{text!r} has no letter or digit to name a folder with")
+        raise ConfigError(f"{text!r} has no letter or digit to name a folder with: give it a --name")
     return name
+
+
+def flag_name(text: str) -> str:
+    """As argparse wants it."""
+    try:
+        return folder_name(text)
+    except ConfigError as bad:
+        raise argparse.ArgumentTypeError(str(bad)) from bad

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from ostraka.model_options import add_cache_dir, folder_name
+from ostraka.model_options import add_cache_dir, flag_name, folder_name
 from ostraka.tuning.settings import WORK_SUFFIX, TuneSettings
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.options import expand_user
@@ -23,7 +23,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("data", nargs="+", metavar="DATA", help="labelled examples as `ostraka eval` has them, plain or gzip")
     add("--output", type=Path, required=True, metavar="DIR", help="the model folder to make")
-    add("--name", type=folder_name, help="what the model is served as; default: the name of --output")
+    add("--name", type=flag_name, help="what the model is served as; default: the name of --output")
     add("--precision", choices=PRECISIONS, default=DEFAULT_PRECISION, help="of the model; default: %(default)s")
     add("--source", type=Path, metavar="SOURCE", help="a checkpoint as for build; default: the embedded model's")
     add(
@@ -79,5 +79,5 @@ def read_settings(values: argparse.Namespace) -> TuneSettings:
             threads=values.threads,
             resume=values.resume,
         )
-    except (ValueError, argparse.ArgumentTypeError) as bad:
+    except ValueError as bad:
         raise ConfigError(str(bad)) from bad

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,29 @@ def test_an_interrupted_tuning_goes_on_to_the_very_same_model(
     assert lines(output)[-1]["step"] == steps
     for name in ("model.onnx.data", "tokenizer.json"):
         assert open_folder(output).hashes[name] == open_folder(tmp_path / "a" / "m").hashes[name]
+
+
+def test_what_only_gets_worse_ends_early_and_leaves_the_start(rule: Path, source: Path, tmp_path: Path) -> None:
+    assert tune(rule, source, tmp_path / "m", "--epochs", "40", "--learning-rate", "3") == 0
+    told = lines(tmp_path / "m")
+    assert told[-1]["examples"] < 10 * 240
+    assert [line["is_best"] for line in told if "is_best" in line] == [True] + [False] * 6
+    stored = read_adapter(tmp_path / "m.tuning" / "m.safetensors").changes()
+    assert not any(b.any() for _, b in stored.low_rank.values())
+
+
+def test_a_first_signal_asks_and_a_second_interrupts() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with job.stop_on_signal() as is_stopped:
+        assert not is_stopped()
+        signal.raise_signal(signal.SIGINT)
+        assert is_stopped()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    with job.stop_on_signal() as is_stopped:
+        signal.raise_signal(signal.SIGTERM)
+        assert is_stopped()
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.parametrize(

@@ -14,18 +14,12 @@ from ostraka_shared.model_folder import hash_file
 from ostraka_worker.build import builder, catalog, embedded
 from ostraka_worker.build.adapter import adapt, read_shipped
 from ostraka_worker.build.adapter_file import (
-    Adapter,
-    AdapterRecord,
-    Changes,
-    adapted_linears,
-    adapted_norms,
     read_adapter,
     write_adapter,
 )
 from ostraka_worker.build.builder import build_adapted
 from ostraka_worker.build.catalog import ShippedAdapter, find_embedded
 from ostraka_worker.build.checkpoint import read_checkpoint
-from ostraka_worker.build.decoder import Checkpoint
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.build.reference import reference_logits
 from ostraka_worker.build.safetensors_files import write_file
@@ -33,36 +27,10 @@ from ostraka_worker.engine import Line
 from ostraka_worker.onnx_engine import OnnxEngine
 from tests.unit.worker.build import plain_forward
 from tests.unit.worker.build.forms import FORMS, gguf_name, random_tensors, write_folder, write_gguf
+from tests.unit.worker.build.made_adapters import random_changes, record_of, write
 
-RANK = 8
 IDS = (13, 14)
 PROMPTS = [[1, 40, 13, 70, 41, 14, 66], [1, 90, 200, 14]]
-
-
-def random_changes(checkpoint: Checkpoint, layers: int, seed: int = 3, spread: float = 0.1) -> Changes:
-    random = np.random.default_rng(seed)
-    config = replace(checkpoint.config, layers=layers)
-
-    def draw(*shape: int, around: float = 0.0) -> np.ndarray:
-        return random.normal(around, spread, shape).astype(np.float32)
-
-    linears = adapted_linears(config).items()
-    return Changes(
-        {name: (draw(RANK, inputs), draw(outputs, RANK)) for name, (outputs, inputs) in linears},
-        {name: draw(config.hidden, around=1.0) for name in adapted_norms(config)},
-        draw(2, config.hidden),
-    )
-
-
-def record_of(source: Path, **changed: Any) -> AdapterRecord:
-    base = builder.describe_source(source, Silent())["sha256"]
-    return replace(AdapterRecord("tuned", base, 2, RANK, "0", "1", {"seed": 1}), **changed)
-
-
-def write(path: Path, source: Path, **changed: Any) -> Adapter:
-    record = record_of(source, **changed)
-    write_adapter(path, record, random_changes(read_checkpoint(source, Silent()), min(record.layers, 2)))
-    return read_adapter(path)
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -1,4 +1,5 @@
 import io
+import shutil
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from ostraka.__main__ import main
 from ostraka_shared.model_folder import PromptContract, open_folder
 from ostraka_worker.build.progress import Bars, Lines, for_stderr
 from tests.unit.worker.build.forms import FORMS, random_tensors, write_folder
+from tests.unit.worker.build.made_adapters import write
 
 
 def call(*words: str | Path) -> int:
@@ -39,6 +41,27 @@ def test_name_and_output(tiny_gguf: Path, tmp_path: Path, capsys: pytest.Capture
     with pytest.raises(SystemExit):
         call("build", tiny_gguf, "--name", "../..")
     assert "no letter or digit" in capsys.readouterr().err
+
+
+def test_a_file_or_an_adapter_without_a_name_is_one_line(
+    tiny_gguf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = shutil.copy(tiny_gguf, tmp_path / "!!!.gguf")
+    adapter = write(tmp_path / "a", tiny_gguf, name="???")
+    for words, text in (([source], "!!!"), ([tiny_gguf, "--adapter", adapter.path], "???")):
+        assert call("build", *words, "--cache-dir", tmp_path) == 1
+        said = f"ostraka: '{text}' has no letter or digit to name a folder with: give it a --name\n"
+        assert capsys.readouterr().err == said
+
+
+def test_build_with_an_adapter(tiny_gguf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    adapter = write(tmp_path / "a", tiny_gguf, name="My Own")
+    assert call("build", tiny_gguf, "--adapter", adapter.path, "--cache-dir", tmp_path) == 0
+    built = tmp_path / "models" / "my-own-fp32"
+    assert open_folder(built).spec.source["adapter"] == "a"
+    capsys.readouterr()
+    assert call("build", tiny_gguf, "--adapter", adapter.path, "--answers", "a", "b") == 1
+    assert "--form and --answers need a SOURCE, and no --adapter" in capsys.readouterr().err
 
 
 def test_build_from_a_folder_that_is_asked_for_yes_or_no(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
