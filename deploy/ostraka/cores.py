@@ -4,6 +4,7 @@
 anything, and nothing asks how many cores the machine has: in a container that number is not ours to use.
 """
 
+import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -62,14 +63,14 @@ class CoreLayout:
     notes: str
 
 
-def plan_cores(machine: Machine, *, workers: int | None, cores_per_worker: int) -> CoreLayout:
+def plan_cores(machine: Machine, *, workers: int | None, cores_per_worker: int, gateways: int = 1) -> CoreLayout:
     """One SMT thread of each physical core at most. `workers` None means as many as is sensible. Raises ConfigError."""
     if cores_per_worker < 1:
         raise ConfigError(f"--cores-per-worker is {cores_per_worker}: give 1 or more")
     if workers is not None and workers < 1:
         raise ConfigError(f"--workers is {workers}: give 1 or more, or leave it out")
     fit = _most_workers(machine, cores_per_worker)
-    count = _default_workers(machine, fit, cores_per_worker) if workers is None else workers
+    count = _default_workers(machine, fit, cores_per_worker, gateways) if workers is None else workers
     if count > fit:
         raise ConfigError(
             f"--workers {count} with {cores_per_worker} core(s) each do not fit: {_describe(machine)} hold {fit}; "
@@ -116,10 +117,12 @@ def _most_workers(machine: Machine, cores_per_worker: int) -> int:
     return fit
 
 
-def _default_workers(machine: Machine, fit: int, cores_per_worker: int) -> int:
-    """All that fit, less one where the gateway is worth a core of its own and none would be left for it."""
-    takes_all = fit * cores_per_worker == machine.usable
-    return fit - 1 if takes_all and fit >= GATEWAY_CORE_FROM_WORKERS else fit
+def _default_workers(machine: Machine, fit: int, cores_per_worker: int, gateways: int) -> int:
+    """All that fit, less those in whose place each gateway has a core of its own, where gateways are worth that."""
+    if fit < GATEWAY_CORE_FROM_WORKERS:
+        return fit
+    missing = max(0, gateways - (machine.usable - fit * cores_per_worker))
+    return max(1, fit - math.ceil(missing / cores_per_worker))
 
 
 def _place(cores: Iterable[Core], count: int, cores_per_worker: int) -> list[tuple[Core, ...]]:

@@ -28,7 +28,7 @@ from ostraka_gateway import auth
 from ostraka_gateway.config import DEFAULT_DEADLINE_MS, DEFAULT_QUEUE_TOKENS, GatewayConfig, check_deadline
 from ostraka_gateway.http_config import HttpConfig
 from ostraka_gateway.open_files import allow_open_files
-from ostraka_shared.addresses import check_endpoint, gateway_name, ipc_endpoint
+from ostraka_shared.addresses import METRICS_FOLDER, check_endpoint, figures_path, gateway_name, ipc_endpoint
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import ModelFolder, verify_folder
@@ -100,13 +100,22 @@ class ServeConfig:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """What all children of one supervisor are told. `endpoints`: where each gateway awaits its workers."""
+    """What all children of one supervisor are told. `endpoints`: where each gateway awaits its workers; `figures_at`:
+    where it tells its figures."""
 
     config: ServeConfig
     folder: ModelFolder
     layout: CoreLayout
     cluster_id: str
-    endpoints: tuple[str, ...]
+    run_dir: Path
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return tuple(ipc_endpoint(self.run_dir, number) for number in range(self.config.processes.gateways))
+
+    @property
+    def figures_at(self) -> tuple[str, ...]:
+        return tuple(figures_path(self.run_dir, number) for number in range(self.config.processes.gateways))
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -118,7 +127,10 @@ def run(values: argparse.Namespace) -> int:
     configure_logs("supervisor", values.log_format, values.log_level)
     config = read_settings(ServeConfig, values)
     layout = plan_cores(
-        read_machine(), workers=config.processes.workers, cores_per_worker=config.processes.cores_per_worker
+        read_machine(),
+        workers=config.processes.workers,
+        cores_per_worker=config.processes.cores_per_worker,
+        gateways=config.processes.gateways,
     )
     keys = auth.load_keys(os.environ, config.http.api_keys_file)
     if not keys.names and not _is_loopback(config.host):
@@ -207,13 +219,9 @@ def _make_run_dir() -> Path:
 def build_supervisor(
     config: ServeConfig, folder: ModelFolder, layout: CoreLayout, listener: socket.socket, run_dir: Path
 ) -> Supervisor:
-    cluster = ClusterPlan(
-        config,
-        folder,
-        layout,
-        secrets.token_hex(8),
-        tuple(ipc_endpoint(run_dir, n) for n in range(config.processes.gateways)),
-    )
+    cluster = ClusterPlan(config, folder, layout, secrets.token_hex(8), run_dir)
+    shutil.rmtree(run_dir / METRICS_FOLDER, ignore_errors=True)  # an earlier server's counts are not ours
+    (run_dir / METRICS_FOLDER).mkdir(mode=0o700)
     for endpoint in cluster.endpoints:
         check_endpoint(endpoint)
     gateways = [_gateway_child(number, cluster, listener) for number in range(config.processes.gateways)]
@@ -223,7 +231,7 @@ def build_supervisor(
     for worker, node in zip(workers, layout.nodes, strict=True):
         worker.on_end = deaths.note
         worker.fork_from = zygotes[node].fork if node in zygotes else None
-    return Supervisor(gateways, workers, listener, config.grace_s, list(zygotes.values()))
+    return Supervisor(gateways, workers, listener, cluster.figures_at, config.grace_s, list(zygotes.values()))
 
 
 def _gateway_child(number: int, cluster: ClusterPlan, listener: socket.socket) -> Child:
@@ -232,6 +240,7 @@ def _gateway_child(number: int, cluster: ClusterPlan, listener: socket.socket) -
         workers_at=cluster.endpoints[number],
         model=str(cluster.folder.path),
         listen_fd=listener.fileno(),
+        figures_at=cluster.figures_at,
         number=number,
         cluster_id=cluster.cluster_id,
         deadline_ms=config.deadline_ms,

@@ -9,8 +9,6 @@ here. A worker that dies while the gateways drain is still replaced: it may hold
 """
 
 import contextlib
-import http.client
-import json
 import signal
 import socket
 import time
@@ -21,13 +19,13 @@ import structlog
 
 from ostraka.children import Child
 from ostraka.forking import Zygote, awaited_channels, reap_strays
+from ostraka.readiness import count_ready
 from ostraka.signals import TakenSignals
 
 log = structlog.get_logger()
 
 STARTING_POLL_S = 0.1
 SERVING_POLL_S = 1.0
-PROBE_TIMEOUT_S = 0.5
 EXIT_FAILED = 1
 
 
@@ -39,13 +37,14 @@ class Phase(Enum):
 
 
 class Supervisor:
-    """`listener` is what all gateways accept on."""
+    """`listener` is what all gateways accept on; `figures_at`, where each says how it is."""
 
     def __init__(
         self,
         gateways: Sequence[Child],
         workers: Sequence[Child],
         listener: socket.socket,
+        figures_at: Sequence[str],
         grace_s: float,
         zygotes: Sequence[Zygote] = (),
     ) -> None:
@@ -53,6 +52,7 @@ class Supervisor:
         self._workers = list(workers)
         self._zygotes = list(zygotes)
         self._listener = listener
+        self._figures_at = figures_at
         self._grace_s = grace_s
         self._phase = Phase.STARTING
         self._begun = time.monotonic()
@@ -180,21 +180,8 @@ class Supervisor:
             log.info("listening", url=shown(self._listener), startup_s=round(time.monotonic() - self._begun, 2))
 
     def _count_ready(self) -> int | None:
-        """As the gateway's own readiness page says; None while it does not answer."""
-        connection = http.client.HTTPConnection(*reachable(self._listener), timeout=PROBE_TIMEOUT_S)
-        try:
-            connection.request("GET", "/readyz")
-            return int(json.loads(connection.getresponse().read())["ready_workers"])
-        except (OSError, http.client.HTTPException, ValueError, KeyError):
-            return None
-        finally:
-            connection.close()
-
-
-def reachable(listener: socket.socket) -> tuple[str, int]:
-    """Host and port for this machine's own processes."""
-    host, port = listener.getsockname()[:2]
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port  # noqa: S104
+        asked = zip(self._gateways, self._figures_at, strict=True)
+        return count_ready([path for gateway, path in asked if not gateway.is_given_up])
 
 
 def shown(listener: socket.socket) -> str:

@@ -14,6 +14,7 @@ import structlog
 import uvicorn
 import uvloop
 
+from ostraka_gateway import status
 from ostraka_gateway.app import create_app
 from ostraka_gateway.auth import load_keys
 from ostraka_gateway.cluster import Cluster
@@ -22,11 +23,12 @@ from ostraka_gateway.decision import Gateway
 from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.http_server import protocol_for
 from ostraka_gateway.large_bodies import LargeBodies
-from ostraka_gateway.metrics import Metrics
+from ostraka_gateway.metrics import Metrics, count_in
 from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.served_model import ServedModel
-from ostraka_shared.addresses import check_endpoint, gateway_name
+from ostraka_gateway.siblings import Siblings
+from ostraka_shared.addresses import METRICS_FOLDER, check_endpoint, gateway_name
 from ostraka_shared.errors import OstrakaError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import open_folder
@@ -49,7 +51,8 @@ def main(argv: list[str] | None = None) -> int:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
         config = read_settings(GatewayConfig, values)
-        check_endpoint(config.workers_at)
+        for endpoint in (config.workers_at, *(f"ipc://{path}" for path in config.figures_at)):
+            check_endpoint(endpoint)
         return uvloop.run(serve(config))
     except (OstrakaError, OSError) as bad:
         log.error("cannot_serve", error=type(bad).__name__, detail=str(bad))
@@ -58,6 +61,7 @@ def main(argv: list[str] | None = None) -> int:
 
 async def serve(config: GatewayConfig) -> int:
     gateway = build_gateway(config)
+    await gateway.siblings.start(lambda: status.figures(gateway))
     gateway.cluster.start(config.workers_at)
     listener = socket.socket(fileno=config.listen_fd)
     server = HttpProcess(
@@ -86,6 +90,7 @@ async def serve(config: GatewayConfig) -> int:
         await asyncio.wait(unanswered, timeout=LAST_WORDS_S)
         await asyncio.sleep(LAST_WORDS_S)
     gateway.cluster.stop()
+    gateway.siblings.stop()
     gateway.tokenizer_pool.shutdown(cancel_futures=True)
     gateway.large_bodies.close()
     log.info("stopped", unanswered_requests=len(unanswered))
@@ -97,8 +102,16 @@ def build_gateway(config: GatewayConfig) -> Gateway:
     roster = Roster(
         config.cluster_id, model.folder.fingerprint, config.heartbeat_ms / 1000, asyncio.get_running_loop().time()
     )
-    cluster = Cluster(roster, Metrics(), config.heartbeat_ms, config.queue_tokens, config.answer_cache_bytes)
+    own = Path(config.figures_at[config.number])
+    names = [gateway_name(number) for number in range(len(config.figures_at))]
+    others = {name: path for name, path in zip(names, config.figures_at, strict=True) if path != str(own)}
+    counted_in = own.parent / METRICS_FOLDER if others else None
+    if counted_in:
+        count_in(counted_in, names[config.number])
+    cluster = Cluster(roster, Metrics(counted_in), config.heartbeat_ms, config.queue_tokens, config.answer_cache_bytes)
     return Gateway(
+        name=names[config.number],
+        siblings=Siblings(str(own), others),
         model=model,
         cluster=cluster,
         tokenizer_pool=ThreadPoolExecutor(config.tokenizer_threads, thread_name_prefix="tokenizer"),
@@ -108,7 +121,7 @@ def build_gateway(config: GatewayConfig) -> Gateway:
         body_bytes=config.http.body_bytes,
         read_timeout_s=config.http.read_timeout_s,
         keys=replace(load_keys(os.environ, config.http.api_keys_file), is_exact=config.http.compat == "jevos"),
-        rate_limit=RateLimit(config.http.rate_requests_per_min, config.http.rate_tokens_per_s),
+        rate_limit=RateLimit(config.http.rate_requests_per_min, config.http.rate_tokens_per_s, len(names)),
     )
 
 

@@ -76,9 +76,9 @@ def _either(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:
     return decide
 
 
-def _page(gateway: Gateway, describe: Callable[[Gateway], status.Page]) -> Callable[[], Awaitable[Response]]:
+def _page(gateway: Gateway, describe: Callable[[Gateway], Awaitable[status.Page]]) -> Callable[[], Awaitable[Response]]:
     async def page() -> Response:
-        found = describe(gateway)
+        found = await describe(gateway)
         return Response(found.body, status_code=found.status, media_type=JSON)
 
     return page
@@ -95,7 +95,8 @@ def _document(gateway: Gateway) -> Callable[[], Awaitable[Response]]:
 
 def _metrics(gateway: Gateway) -> Callable[[], Awaitable[Response]]:
     async def metrics() -> Response:
-        return Response(gateway.cluster.metrics.render(), headers={"content-type": CONTENT_TYPE})
+        cluster = await status.cluster_figures(gateway)
+        return Response(gateway.cluster.metrics.render(cluster), headers={"content-type": CONTENT_TYPE})
 
     return metrics
 

@@ -50,7 +50,6 @@ class Cluster:
         self._watch = ProcessWatch()
         self.dispatcher = Dispatcher(roster, metrics, self._socket.send, self._on_unreachable, queue_tokens)
         self.dispatcher.answers = AnswerCache(answer_cache_bytes)
-        metrics.watch(roster, lambda: (self.dispatcher.queued_requests, self.dispatcher.queued_tokens))
         self._notes: Path | None = None
         self._judge_timer: asyncio.TimerHandle | None = None
         self._judge_due = 0.0

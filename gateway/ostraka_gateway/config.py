@@ -22,7 +22,8 @@ class GatewayConfig:
     workers_at: str = required("the endpoint workers dial, ipc:// or tcp:// on loopback")
     model: str = required("the model folder; its weights are not read here")
     listen_fd: int = required("an open listening socket, inherited from the supervisor")
-    number: int = option(0, "which of its supervisor's gateways it is, from 0")
+    figures_at: tuple[str, ...] = required("where each gateway tells its figures: paths with commas between")
+    number: int = option(0, "which of these gateways it is, from 0")
     cluster_id: str = option("local", "workers that name another cluster are refused")
     deadline_ms: int = option(DEFAULT_DEADLINE_MS, "how long a request may take, unless its x-deadline-ms says less")
     queue_tokens: int = option(DEFAULT_QUEUE_TOKENS, "most tokens waiting for a worker; more is refused with 529")
@@ -38,3 +39,5 @@ class GatewayConfig:
         check_at_least(1, self, "deadline_ms", "queue_tokens", "heartbeat_ms", "tokenizer_threads")
         check_deadline(self.deadline_ms)
         check_at_least(0, self, "grace_s", "answer_cache_bytes", "number")
+        if self.number >= len(self.figures_at):
+            raise ValueError(f"--figures-at must name a path for each gateway, also for number {self.number}")

@@ -22,6 +22,7 @@ from ostraka_gateway.problems import Problem
 from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.schemas import SystemOneRequest
 from ostraka_gateway.served_model import ServedModel
+from ostraka_gateway.siblings import Siblings
 from ostraka_gateway.timeline import Timeline
 from ostraka_gateway.tokenization import TokenizedRequest
 from ostraka_shared.errors import InvalidRequest, OstrakaError
@@ -34,6 +35,8 @@ JSON = "application/json"
 class Gateway:
     """One gateway's parts, and whether it is leaving. `started` is the UTC date of its start."""
 
+    name: str
+    siblings: Siblings
     model: ServedModel
     cluster: Cluster
     tokenizer_pool: ThreadPoolExecutor

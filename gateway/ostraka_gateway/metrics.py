@@ -1,20 +1,27 @@
 """What Prometheus sees. Counters and histograms are told of events; the cluster's state is read when it is scraped."""
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Iterable
+from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, values
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from ostraka_gateway.roster import Roster, WorkerState
+from ostraka_gateway.figures import ClusterFigures
+from ostraka_gateway.roster import WorkerState
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Metrics:
-    def __init__(self) -> None:
+    """`folder`: where all gateways count, after `count_in`; by default this one counts for itself."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
         self._registry = CollectorRegistry()
         self.requests = Counter(
             "ostraka_requests", "HTTP requests answered", ["route", "status"], registry=self._registry
@@ -59,33 +66,51 @@ class Metrics:
             "ostraka_lost_workers", "Workers that left without saying so", ["reason"], registry=self._registry
         )
 
-    def watch(self, roster: Roster, queued: Callable[[], tuple[int, int]]) -> None:
-        """`queued()` gives the waiting requests and their tokens."""
-        self._registry.register(ClusterCollector(roster, queued))
-
     def observe(self, seconds: dict[str, float]) -> None:
         """One answered decision's stages."""
         for stage, spent in seconds.items():
             self.seconds.labels(stage).observe(spent)
 
-    def render(self) -> bytes:
-        return generate_latest(self._registry)
+    def render(self, cluster: ClusterFigures) -> bytes:
+        """The events of all gateways that count in the same folder, and the cluster as it is."""
+        everything = CollectorRegistry()
+        if self._folder is None:
+            everything.register(self._registry)
+        else:
+            MultiProcessCollector(everything, str(self._folder))  # type: ignore[no-untyped-call]
+        everything.register(ClusterCollector(cluster))
+        return generate_latest(everything)
+
+
+def count_in(folder: Path, name: str) -> None:
+    """From now on this process counts in files of its name, which outlive it: who succeeds it counts on, so that no sum
+    over the gateways ever falls. prometheus_client reads the folder from the environment."""
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+    values.ValueClass = values.MultiProcessValue(lambda: name)  # type: ignore[no-untyped-call]
 
 
 class ClusterCollector(Collector):
     """Workers are labelled by worker id, which outlives restarts, so that series do not multiply."""
 
-    def __init__(self, roster: Roster, queued: Callable[[], tuple[int, int]]) -> None:
-        self._roster = roster
-        self._queued = queued
+    def __init__(self, cluster: ClusterFigures) -> None:
+        self._cluster = cluster
 
     def describe(self) -> Iterable[Metric]:
         return []
 
     def collect(self) -> Iterable[Metric]:
-        requests, tokens = self._queued()
-        yield GaugeMetricFamily("ostraka_queued_requests", "Requests waiting in this gateway", requests)
-        yield GaugeMetricFamily("ostraka_queued_tokens", "Their tokens", tokens)
+        cluster = self._cluster
+        yield GaugeMetricFamily("ostraka_gateways", "Gateways that answer for themselves", len(cluster.gateways))
+        yield GaugeMetricFamily("ostraka_silent_gateways", "Gateways whose figures are missing", len(cluster.silent))
+        yield GaugeMetricFamily("ostraka_queued_requests", "Requests waiting in the gateways", cluster.queued_requests)
+        yield GaugeMetricFamily("ostraka_queued_tokens", "Their tokens", cluster.queued_tokens)
+        restarts = CounterMetricFamily("ostraka_worker_restarts", "Restarts seen", labels=["worker"])
+        for name, count in cluster.restarts.items():
+            restarts.add_metric([name], count)
+        yield restarts
+        yield from self._of_workers()
+
+    def _of_workers(self) -> Iterable[Metric]:
         in_flight = GaugeMetricFamily("ostraka_in_flight_tokens", "Tokens a worker holds", labels=["worker"])
         queued = GaugeMetricFamily("ostraka_worker_queued_tokens", "Of these, waiting in the worker", labels=["worker"])
         states = GaugeMetricFamily("ostraka_worker_state", "1 for a worker's state", labels=["worker", "state"])
@@ -96,20 +121,17 @@ class ClusterCollector(Collector):
         rss = GaugeMetricFamily("ostraka_worker_rss_bytes", "Resident memory", labels=["worker"])
         batches = CounterMetricFamily("ostraka_worker_batches", "Batches answered", labels=["worker"])
         dropped = CounterMetricFamily("ostraka_worker_dropped_frames", "Frames it could not read", labels=["worker"])
-        restarts = CounterMetricFamily("ostraka_worker_restarts", "Restarts seen", labels=["worker"])
-        for worker in self._roster:
-            name = worker.hello.worker_id
-            in_flight.add_metric([name], worker.outstanding_tokens)
+        for worker in self._cluster.workers:
+            name = worker.worker
+            in_flight.add_metric([name], worker.in_flight_tokens)
             rates.add_metric([name], worker.tokens_per_s)
-            for term, seconds in zip(("call", "token", "token2"), worker.cost.terms_s, strict=True):
+            for term, seconds in zip(("call", "token", "token2"), worker.terms_s, strict=True):
                 costs.add_metric([name, term], seconds)
             for state in WorkerState:
                 states.add_metric([name, state.value], int(worker.state is state))
-            if worker.beat:
-                dropped.add_metric([name], worker.beat.dropped_frames)
-                queued.add_metric([name], worker.beat.queued_tokens)
-                rss.add_metric([name], worker.beat.rss_bytes)
-                batches.add_metric([name], worker.beat.batches_done)
-        for name, count in self._roster.restarts.items():
-            restarts.add_metric([name], count)
-        yield from (in_flight, queued, states, rates, costs, rss, batches, dropped, restarts)
+            if worker.has_beat:
+                dropped.add_metric([name], worker.dropped_frames)
+                queued.add_metric([name], worker.queued_tokens)
+                rss.add_metric([name], worker.rss_bytes)
+                batches.add_metric([name], worker.batches_done)
+        yield from (in_flight, queued, states, rates, costs, rss, batches, dropped)

@@ -26,11 +26,16 @@ class Bucket:
 
 
 class RateLimit:
-    """0 is no limit. A minute's requests, or a second's tokens, may come at once."""
+    """0 is no limit. A minute's requests, or a second's tokens, may come at once.
 
-    def __init__(self, requests_per_min: int, tokens_per_s: int) -> None:
-        self._requests_per_min = requests_per_min
-        self._tokens_per_s = tokens_per_s
+    Of several gateways, which know nothing of each other's clients, each has an equal share: all together never let
+    more pass than the limit says.
+    """
+
+    def __init__(self, requests_per_min: int, tokens_per_s: int, gateways: int = 1) -> None:
+        self._requests_per_min = requests_per_min / gateways
+        self._tokens_per_s = tokens_per_s / gateways
+        self._where = f" at one of {gateways} gateways" if gateways > 1 else ""
         self._requests: dict[str | None, Bucket] = {}
         self._tokens: dict[str | None, Bucket] = {}
 
@@ -39,7 +44,7 @@ class RateLimit:
         if not self._requests_per_min:
             return
         bucket = _bucket_of(self._requests, key, self._requests_per_min, _REQUESTS_S, now)
-        _refuse_for(bucket.wait_s(1.0, now), f"{self._requests_per_min} requests a minute")
+        _refuse_for(bucket.wait_s(1.0, now), f"{self._requests_per_min:g} requests a minute{self._where}")
         bucket.level -= 1.0
 
     def take_tokens(self, key: str | None, tokens: int, now: float) -> None:
@@ -48,13 +53,15 @@ class RateLimit:
         if not self._tokens_per_s:
             return
         bucket = _bucket_of(self._tokens, key, self._tokens_per_s, _TOKENS_S, now)
-        _refuse_for(bucket.wait_s(min(1.0, bucket.capacity), now), f"{self._tokens_per_s} tokens a second")
+        wait_s = bucket.wait_s(min(1.0, bucket.capacity), now)
+        _refuse_for(wait_s, f"{self._tokens_per_s:g} tokens a second{self._where}")
         bucket.level -= tokens
 
 
-def _bucket_of(buckets: dict[str | None, Bucket], key: str | None, capacity: int, over_s: float, now: float) -> Bucket:
+def _bucket_of(buckets: dict[str | None, Bucket], key: str | None, limit: float, over_s: float, now: float) -> Bucket:
     if key not in buckets:
-        buckets[key] = Bucket(capacity, capacity / over_s, capacity, now)
+        capacity = max(1.0, limit)  # a share of less than one request is one, more rarely
+        buckets[key] = Bucket(capacity, limit / over_s, capacity, now)
     return buckets[key]
 
 

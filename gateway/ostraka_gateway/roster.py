@@ -64,6 +64,7 @@ class Worker:
     last_heard: float
     state: WorkerState = WorkerState.STARTING
     credit_tokens: int = 0
+    batch_tokens: int = 0
     engine: str = ""
     held: dict[str, int] = field(default_factory=dict)
     outstanding_tokens: int = 0
@@ -96,7 +97,7 @@ class Worker:
     @property
     def speed(self) -> float:
         """The same, but before the first call as it measured itself."""
-        return self.cost.speed(max(1, self.credit_tokens // 2))
+        return self.cost.speed(max(1, self.batch_tokens))
 
     @property
     def predicted_s(self) -> float:
@@ -210,6 +211,7 @@ class Roster:
 
     def ready(self, worker: Worker, ready: Ready) -> None:
         worker.engine, worker.credit_tokens = ready.engine, ready.credit_tokens
+        worker.batch_tokens = ready.credit_tokens // 2
         worker.warm_tokens_per_s = ready.tokens_per_s
         worker.cost.start(ready.tokens_per_s)
         if worker.state is WorkerState.STARTING:
@@ -269,9 +271,7 @@ class Roster:
     def full_call_s(self) -> float:
         """What a call over a full batch takes the slowest of the ready workers; 0 where nobody knows."""
         ready = self.ready_workers()
-        return max(
-            (worker.cost.call_s(worker.credit_tokens // 2) for worker in ready if worker.cost.calls), default=0.0
-        )
+        return max((worker.cost.call_s(worker.batch_tokens) for worker in ready if worker.cost.calls), default=0.0)
 
     def expects_worker(self, now: float, patience_s: float) -> bool:
         """A worker is here, on its way, or left so recently that its replacement may be."""

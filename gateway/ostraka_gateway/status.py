@@ -1,13 +1,14 @@
 """What the server says of itself: health, probes, models. Reads counters; never loads, hashes or tokenizes."""
 
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from ostraka_gateway.decision import Gateway
-from ostraka_gateway.roster import Worker
+from ostraka_gateway.figures import SNAPSHOT_FIELDS, ClusterFigures, GatewayFigures, WorkerFigures, describe_workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,52 +17,79 @@ class Page:
     body: bytes
 
 
-def livez(_: Gateway) -> Page:
+async def livez(_: Gateway) -> Page:
     """Answered at all, the event loop is alive."""
     return _page(200, {"status": "alive"})
 
 
-def readyz(gateway: Gateway) -> Page:
-    state = _state(gateway)
-    ready = len(gateway.cluster.roster.ready_workers())
-    return _page(200 if state == "ready" else 503, {"status": state, "ready_workers": ready})
+async def readyz(gateway: Gateway) -> Page:
+    """For the port: who asks does not choose which gateway takes the next connection. One that is ready asks nobody."""
+    own = figures(gateway)
+    if own.state != "ready":
+        cluster = await cluster_figures(gateway)
+        own = next((each for each in cluster.gateways if each.state == cluster.state), own)
+    return _page(200 if own.state == "ready" else 503, {"status": own.state, "ready_workers": own.ready_workers})
 
 
-def health(gateway: Gateway) -> Page:
+async def health(gateway: Gateway) -> Page:
     """The fields jev has, in its order, and then the cluster's."""
-    roster = gateway.cluster.roster
-    workers = sorted(roster, key=lambda worker: worker.hello.worker_id)
+    cluster = await cluster_figures(gateway)
+    snapshots = _snapshots(cluster)
     return _page(
         200,
         {
             **_identity(
-                gateway, {"precision": gateway.model.folder.spec.precision, "state_snapshots": _snapshots(gateway)}
+                gateway, cluster, {"precision": gateway.model.folder.spec.precision, "state_snapshots": snapshots}
             ),
-            "queued_requests": gateway.cluster.dispatcher.queued_requests,
-            "queued_tokens": gateway.cluster.dispatcher.queued_tokens,
-            "in_flight_requests": gateway.cluster.dispatcher.in_flight_requests,
-            "tokens_per_s": round(roster.tokens_per_s(), 1),
-            "workers": [_describe(worker, roster.restarts[worker.hello.worker_id]) for worker in workers],
+            "queued_requests": cluster.queued_requests,
+            "queued_tokens": cluster.queued_tokens,
+            "in_flight_requests": cluster.in_flight_requests,
+            "tokens_per_s": round(cluster.tokens_per_s, 1),
+            "gateways": [_describe_gateway(each) for each in cluster.gateways]
+            + [{"gateway": name, "state": "silent"} for name in cluster.silent],
+            "workers": [_describe(worker, cluster.restarts.get(worker.worker, 0)) for worker in cluster.workers],
         },
     )
 
 
-def jevos_health(gateway: Gateway) -> Page:
+async def jevos_health(gateway: Gateway) -> Page:
     """Only the fields jev has. There are no quantisation groups here: their number says so."""
-    return _page(200, _identity(gateway, {"dynamic_quantization": 0, "state_snapshots": _snapshots(gateway)}))
+    cluster = await cluster_figures(gateway)
+    return _page(200, _identity(gateway, cluster, {"dynamic_quantization": 0, "state_snapshots": _snapshots(cluster)}))
 
 
-def _snapshots(gateway: Gateway) -> dict[str, int]:
+def figures(gateway: Gateway) -> GatewayFigures:
+    """Of this gateway."""
+    cluster = gateway.cluster
+    ready = len(cluster.roster.ready_workers())
+    return GatewayFigures(
+        gateway=gateway.name,
+        pid=os.getpid(),
+        state="draining" if gateway.is_draining else "ready" if ready else "starting",
+        ready_workers=ready,
+        queued_requests=cluster.dispatcher.queued_requests,
+        queued_tokens=cluster.dispatcher.queued_tokens,
+        in_flight_requests=cluster.dispatcher.in_flight_requests,
+        restarts=dict(cluster.roster.restarts),
+        workers=describe_workers(cluster.roster),
+    )
+
+
+async def cluster_figures(gateway: Gateway) -> ClusterFigures:
+    """Of all gateways together."""
+    return await gateway.siblings.ask(figures(gateway))
+
+
+def _snapshots(cluster: ClusterFigures) -> dict[str, int]:
     """Of all workers together, as each said last."""
-    beats = [worker.beat for worker in gateway.cluster.roster if worker.beat]
-    return {name: sum(getattr(beat, f"snapshots_{name}") for beat in beats) for name in SNAPSHOT_FIELDS}
+    return {name: sum(worker.snapshots[name] for worker in cluster.workers) for name in SNAPSHOT_FIELDS}
 
 
-def _identity(gateway: Gateway, engine: dict[str, Any]) -> dict[str, Any]:
-    workers, folder = list(gateway.cluster.roster), gateway.model.folder
-    runtime, _, version = next((w.engine for w in workers if w.engine), "").partition(" ")
+def _identity(gateway: Gateway, cluster: ClusterFigures, engine: dict[str, Any]) -> dict[str, Any]:
+    folder = gateway.model.folder
+    runtime, _, version = next((w.engine for w in cluster.workers if w.engine), "").partition(" ")
     return {
-        "status": _state(gateway),
+        "status": cluster.state,
         "model": gateway.model.name,
         "model_files": folder.hashes,
         "fingerprint": folder.fingerprint,
@@ -71,12 +99,12 @@ def _identity(gateway: Gateway, engine: dict[str, Any]) -> dict[str, Any]:
             "device": "cpu",
             "model_dir": str(folder.path),
             **engine,
-            "batched_requests": sum(w.beat.batched_requests for w in workers if w.beat),
+            "batched_requests": sum(worker.batched_requests for worker in cluster.workers),
         },
     }
 
 
-def models(gateway: Gateway) -> Page:
+async def models(gateway: Gateway) -> Page:
     """Two lists of the same models in one body: TypeSafe's `models` and OpenAI's `data`, for the SDKs of either."""
     typesafe = _typesafe_models(gateway)
     created = int(datetime.fromisoformat(gateway.started).replace(tzinfo=UTC).timestamp())
@@ -86,7 +114,7 @@ def models(gateway: Gateway) -> Page:
     return _page(200, {"models": typesafe, "object": "list", "data": openai})
 
 
-def jevos_models(gateway: Gateway) -> Page:
+async def jevos_models(gateway: Gateway) -> Page:
     return _page(200, {"models": _typesafe_models(gateway)})
 
 
@@ -97,41 +125,43 @@ def _typesafe_models(gateway: Gateway) -> list[dict[str, str]]:
     return [{"name": n, "description": d, "release_date": gateway.started} for n, d in listed]
 
 
-def _state(gateway: Gateway) -> str:
-    if gateway.is_draining:
-        return "draining"
-    return "ready" if gateway.cluster.roster.ready_workers() else "starting"
-
-
-def _describe(worker: Worker, restarts: int) -> dict[str, Any]:
-    beat = worker.beat
+def _describe_gateway(gateway: GatewayFigures) -> dict[str, Any]:
     return {
-        "worker": worker.hello.worker_id,
-        "state": worker.state.value,
-        "pid": worker.hello.pid,
-        "cores": worker.hello.cores,
-        "restarts": restarts,
-        "in_flight_requests": len(worker.held),
-        "in_flight_tokens": worker.outstanding_tokens,
-        "running_tokens": worker.running_tokens,
-        "tokens_per_s": round(worker.tokens_per_s, 1),
-        "call_cost": dict(zip(("call_ms", "token_us", "token2_ns"), _terms(worker), strict=True)),
-        "batches_done": beat.batches_done if beat else 0,
-        "rss_bytes": beat.rss_bytes if beat else 0,
+        "gateway": gateway.gateway,
+        "state": gateway.state,
+        "pid": gateway.pid,
+        "ready_workers": gateway.ready_workers,
+        "queued_requests": gateway.queued_requests,
+        "in_flight_requests": gateway.in_flight_requests,
     }
 
 
-def _terms(worker: Worker) -> list[float]:
-    return [round(term * unit, 3) for term, unit in zip(worker.cost.terms_s, (1e3, 1e6, 1e9), strict=True)]
+def _describe(worker: WorkerFigures, restarts: int) -> dict[str, Any]:
+    return {
+        "worker": worker.worker,
+        "state": worker.state.value,
+        "pid": worker.pid,
+        "cores": worker.cores,
+        "restarts": restarts,
+        "in_flight_requests": worker.in_flight_requests,
+        "in_flight_tokens": worker.in_flight_tokens,
+        "running_tokens": worker.running_tokens,
+        "tokens_per_s": round(worker.tokens_per_s, 1),
+        "call_cost": dict(zip(("call_ms", "token_us", "token2_ns"), _terms(worker), strict=True)),
+        "batches_done": worker.batches_done,
+        "rss_bytes": worker.rss_bytes,
+    }
+
+
+def _terms(worker: WorkerFigures) -> list[float]:
+    return [round(term * unit, 3) for term, unit in zip(worker.terms_s, (1e3, 1e6, 1e9), strict=True)]
 
 
 def _page(status: int, content: Any) -> Page:
     return Page(status, json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode())
 
 
-SNAPSHOT_FIELDS = ("kept", "max", "tokens", "max_tokens", "hits", "misses", "reused_tokens", "bytes")
-
-PAGES: dict[str, Callable[[Gateway], Page]] = {
+PAGES: dict[str, Callable[[Gateway], Awaitable[Page]]] = {
     "/v1/models": models,
     "/health": health,
     "/livez": livez,

@@ -8,6 +8,8 @@ from pathlib import Path
 from ostraka_shared.errors import ConfigError
 
 SOCKET_STEM = "workers"
+FIGURES_STEM = "figures"
+METRICS_FOLDER = "metrics"
 MAX_IPC_PATH_BYTES = 107
 """sockaddr_un.sun_path less its closing NUL, on Linux."""
 
@@ -15,6 +17,11 @@ MAX_IPC_PATH_BYTES = 107
 def ipc_endpoint(run_dir: Path, gateway: int = 0) -> str:
     """Of the first gateway, or of another one by its number."""
     return f"ipc://{run_dir}/{SOCKET_STEM}{gateway or ''}.sock"
+
+
+def figures_path(run_dir: Path, gateway: int = 0) -> str:
+    """Where that gateway tells its figures."""
+    return f"{run_dir}/{FIGURES_STEM}{gateway or ''}.sock"
 
 
 def gateway_name(number: int) -> str:

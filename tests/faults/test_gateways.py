@@ -5,11 +5,15 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from typing import Any
 
 import httpx
 import psutil
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from ostraka.running_cluster import RunningCluster
 from ostraka_shared.addresses import gateway_name
 from tests.cluster import Asked, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
@@ -121,14 +125,50 @@ def test_a_gateway_that_is_drained_loses_nothing_and_is_replaced(pair: Cluster, 
     assert len(load.answers) == 4, "each client's answer was always the same"
 
 
+def test_health_and_metrics_are_of_all_gateways_whoever_is_asked_and_outlive_a_killed_one(pair: Cluster) -> None:
+    with connected(pair, "gateway") as first, connected(pair, "gateway1") as second:
+        wait_for(lambda: is_complete(first.get("/health").json()), "each gateway has both workers")
+        before = answered(first)
+        for client in (first, second, second):
+            assert client.post("/v1/systemone", json=BODY).status_code == 200
+        for client in (first, second):
+            wait_for(lambda client=client: answered(client) == before + 3, "all three are counted")
+        for health in (first.get("/health").json(), second.get("/health").json()):
+            assert [each["gateway"] for each in health["gateways"]] == ["gateway", "gateway1"]
+            assert {each["pid"] for each in health["gateways"]} == {each.pid for each in gateways(pair).values()}
+            assert [worker["worker"] for worker in health["workers"]] == ["w0", "w1"]
+            assert {each["gateway"]: each["pid"] for each in health["gateways"]} == RunningCluster(pair.url).gateways()
+        killed = gateways(pair)["gateway1"]
+        killed.suspend()
+        assert {"gateway": "gateway1", "state": "silent"} in first.get("/health").json()["gateways"]
+        assert first.get("/readyz").json() == {"status": "ready", "ready_workers": 2}
+        killed.kill()
+        wait_for(lambda: is_complete(first.get("/health").json()), "it is replaced")
+        assert answered(first) == before + 3
+
+
+def answered(client: httpx.Client) -> float:
+    samples = (
+        each for family in text_string_to_metric_families(client.get("/metrics").text) for each in family.samples
+    )
+    wanted = {"route": "/v1/systemone", "status": "200"}
+    return sum(each.value for each in samples if each.name == "ostraka_requests_total" and each.labels == wanted)
+
+
+def is_complete(health: dict[str, Any]) -> bool:
+    return [each.get("ready_workers") for each in health["gateways"]] == [2, 2]
+
+
 def test_a_killed_gateway_costs_its_own_clients_only_and_is_replaced(pair: Cluster) -> None:
     before = gateways(pair)["gateway1"]
     with connected(pair, "gateway") as mine, connected(pair, "gateway1") as theirs:
-        stalled = Asked(lambda: mine.post("/v1/systemone", json={**BODY, "state": "<stall>"}))
-        wait_for(lambda: any(w["running_tokens"] for w in theirs.get("/health").json()["workers"]), "a worker runs it")
+        stall = {**BODY, "state": "<stall>"}
+        stalled, lost = (Asked(partial(client.post, "/v1/systemone", json=stall)) for client in (mine, theirs))
+        wait_for(lambda: pair.health()["in_flight_requests"] == 2, "both are in")
+        wait_for(lambda: any(worker["running_tokens"] for worker in pair.health()["workers"]), "a worker runs one")
         before.kill()
         with pytest.raises(httpx.TransportError):
-            theirs.get("/livez")
+            lost.response()
         wait_for(lambda: gateways(pair).get("gateway1", before) != before, "it is replaced")
         pair.release.touch()
         assert stalled.response().status_code == 200

@@ -204,6 +204,22 @@ class WorkerHealth(BaseModel):
     rss_bytes: Count
 
 
+class GatewayHealth(BaseModel):
+    gateway: str
+    state: ClusterState
+    pid: int
+    ready_workers: Count
+    queued_requests: Count
+    in_flight_requests: Count
+
+
+class SilentGateway(BaseModel):
+    """It did not answer in time: its requests are missing in the sums."""
+
+    gateway: str
+    state: Literal["silent"]
+
+
 class Health(BaseModel):
     status: ClusterState
     model: str
@@ -214,4 +230,5 @@ class Health(BaseModel):
     queued_tokens: Count
     in_flight_requests: Count
     tokens_per_s: Annotated[float, Field(ge=0)]
+    gateways: list[GatewayHealth | SilentGateway]
     workers: list[WorkerHealth]

@@ -224,6 +224,17 @@ def test_gateway_core_never_costs_a_wide_worker_more_than_an_eighth() -> None:
     assert len(plan_cores(flat(32), workers=None, cores_per_worker=4).workers) == 7
 
 
+@pytest.mark.parametrize(
+    ("cores", "cores_per_worker", "gateways", "workers"),
+    [(8, 1, 3, 5), (7, 1, 3, 7), (16, 2, 3, 6), (17, 2, 1, 8), (8, 1, 20, 1)],
+)
+def test_each_of_several_gateways_has_a_core_where_one_would(cores, cores_per_worker, gateways, workers) -> None:
+    layout = plan_cores(flat(cores), workers=None, cores_per_worker=cores_per_worker, gateways=gateways)
+    assert len(layout.workers) == workers
+    if workers > 1 and cores >= 8:
+        assert len(layout.gateway) >= gateways
+
+
 def test_asked_for_workers_may_take_the_gateways_core() -> None:
     layout = plan_cores(flat(8), workers=8, cores_per_worker=1)
     assert len(layout.workers) == 8

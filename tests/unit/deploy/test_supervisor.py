@@ -90,7 +90,7 @@ class World:
 
         self.is_shut = False
         self.listener = SimpleNamespace(getsockname=lambda: ("127.0.0.1", 1), shutdown=self.shut)
-        self.supervisor = Probed(self.gateways, self.workers, self.listener, GRACE_S)
+        self.supervisor = Probed(self.gateways, self.workers, self.listener, [], GRACE_S)
 
     def shut(self, _):
         self.is_shut = True
@@ -396,16 +396,17 @@ note("start")
 if has("crash"):
     sys.exit(7)
 if name == "gateway":
-    listener = socket.socket(fileno=int(open(folder + "/fd").read()))
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(folder + "/figures.sock")
+    listener.listen()
     listener.settimeout(0.005)
     while signal.SIGTERM not in signal.sigpending():
         try:
-            client, _ = listener.accept()
-        except OSError:  # nobody came, or it is shut
+            asking, _ = listener.accept()
+        except TimeoutError:
             continue
-        client.recv(1000)
-        client.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\n{"ready_workers": %d}' % (0 if has("nobody_ready") else 2))
-        client.close()
+        asking.sendall(b'{"ready_workers": %d}' % (0 if has("nobody_ready") else 2))
+        asking.close()
 signal.sigwait([signal.SIGTERM])
 note("TERM")
 while has("stubborn"):
@@ -422,15 +423,13 @@ from ostraka.signals import taken_signals
 from ostraka.supervisor import Supervisor
 folder, child = Path(sys.argv[1]), sys.argv[2]
 listener = socket.create_server(("127.0.0.1", 0))
-(folder / "fd").write_text(str(listener.fileno()))
 def make(name):
     return Child(
         name,
         lambda incarnation: ["-S", "-c", child, name, str(incarnation), str(folder)],
         RestartPolicy(lambda: 0.0),
-        pass_fds=(listener.fileno(),),
     )
-supervisor = Supervisor([make("gateway")], [make("w0"), make("w1")], listener, 20.0)
+supervisor = Supervisor([make("gateway")], [make("w0"), make("w1")], listener, [f"{folder}/figures.sock"], 20.0)
 with taken_signals() as signals:
     sys.exit(supervisor.run(signals))
 """

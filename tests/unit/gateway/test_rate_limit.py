@@ -99,3 +99,31 @@ def test_the_tokens_given_never_exceed_the_rate_by_more_than_one_request(per_s, 
             assert not wait_of(limit.take_tokens, "a", tokens, now)
         assert taken <= per_s * (1 + now) + 1e-3
         taken += tokens
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 40)), min_size=1, max_size=200), st.integers(1, 30))
+def test_three_gateways_together_let_no_more_pass_than_the_limit(asked, per_min):
+    """But for a first request each, where the limit is too small to be shared."""
+    limits, now, passed = [RateLimit(per_min, 0, 3) for _ in range(3)], 0.0, 0
+    for gateway, after_s in asked:
+        now += after_s
+        passed += not wait_of(limits[gateway].take_request, "a", now)
+    assert passed <= max(per_min, 3) + per_min * now / 60 + 1e-6
+
+
+def test_a_gateway_s_share_is_said_where_it_is_not_the_whole():
+    limit = RateLimit(3, 10, 2)
+    limit.take_request("a", 0.0)
+    with pytest.raises(
+        RateLimited, match=r"more than 1\.5 requests a minute at one of 2 gateways: try again in 20000 ms"
+    ):
+        limit.take_request("a", 0.0)
+    limit.take_tokens("a", 6, 0.0)
+    with pytest.raises(RateLimited, match="more than 5 tokens a second at one of 2 gateways"):
+        limit.take_tokens("a", 1, 0.0)
+
+
+def test_a_share_of_less_than_a_request_is_one_more_rarely():
+    limit = RateLimit(1, 0, 4)
+    assert wait_of(limit.take_request, None, 0.0) == 0
+    assert wait_of(limit.take_request, None, 0.0) == pytest.approx(240.0)

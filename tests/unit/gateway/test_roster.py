@@ -7,7 +7,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from ostraka_gateway.roster import LOAD_S, LOST_BEATS, LOST_CALLS, SUSPECT_BEATS, Roster, WorkerState, patience_s
 from ostraka_gateway.routing import candidates
-from ostraka_shared.messages import Hello, Ready, Started
+from ostraka_shared.messages import Beat, Hello, Ready, Started
 
 BEAT_S = 0.5
 SILENT_S = SUSPECT_BEATS * BEAT_S + 0.001
@@ -54,6 +54,25 @@ def test_a_worker_is_ready_once_it_says_so(roster):
     roster.ready(worker, Ready("onnxruntime 1.31.1", 512, SPEED))
     assert roster.ready_workers() == [worker]
     assert (worker.engine, worker.credit_tokens) == ("onnxruntime 1.31.1", 512)
+
+
+def test_a_worker_of_several_gateways_gives_each_its_part(roster):
+    """What it holds for the others is before what it is given next; what they use of its time is not free."""
+    worker, other = join(roster), join(roster, "w1")
+    for each in (worker, other):
+        roster.started(each, Started((), 100, 0))
+        hear(roster, each, 100 / SPEED)
+    alone_s, speeds = worker.predicted_s, roster.measured_speeds(1.0)
+    roster.started(worker, Started((), 0, 200))
+    assert worker.predicted_s == pytest.approx(alone_s + 200 / worker.speed)
+    assert candidates([worker, other], 10)[0] is other
+    batch_speed = worker.speed
+    for each in (worker, other):
+        roster.beat(each, Beat(0, 0, 0, 0, 0, 0, credit_tokens=256, free_share=0.5))
+    assert roster.measured_speeds(1.0) == pytest.approx([speed / 2 for speed in speeds])
+    assert (worker.credit_tokens, worker.speed) == (256, batch_speed)
+    roster.beat(worker, Beat(0, 0, 0, 0, 0, 0))
+    assert worker.credit_tokens == 256, "a beat without one leaves it"
 
 
 @pytest.mark.parametrize(

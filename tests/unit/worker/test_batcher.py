@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +52,23 @@ def test_nobody_is_overtaken_by_one_that_would_fit():
     batcher = filled(10, 6, 5, 4)
     assert names(batcher.next_batch()) == ["0"]
     assert names(batcher.next_batch()) == ["1", "2"]
+
+
+def test_each_gateway_that_waits_is_in_every_batch():
+    batcher = Batcher(10)
+    for number in range(20):
+        batcher.add(waiting(number, 2))
+    batcher.next_batch()
+    batcher.add(replace(waiting("other", 2), gateway=1))
+    assert "other" in names(batcher.next_batch())
+
+
+def test_what_one_gateway_asked_is_forgotten_alone():
+    batcher = Batcher(10)
+    for gateway in (0, 1, 0):
+        batcher.add(replace(waiting(gateway, 2), gateway=gateway))
+    batcher.clear(0)
+    assert (len(batcher), batcher.queued_tokens, names(batcher.next_batch())) == (1, 2, ["1"])
 
 
 def test_expired_is_what_has_no_time_left():
