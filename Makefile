@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest
 
-.PHONY: serve test check lint e2e faults overload soak test-faults bench bench-engine conformance openapi format clean
+.PHONY: serve test check lint e2e faults overload soak test-faults bench bench-fair bench-engine conformance openapi format clean
 
 serve: $(VENV)/.installed        ## install, get and build the embedded model, serve on 127.0.0.1:8017
 	$(BIN)/ostraka serve $(FLAGS)
@@ -38,6 +38,9 @@ test-faults: $(VENV)/.dev        ## the tests that kill, stop and starve real pr
 
 bench: $(VENV)/.dev              ## throughput served against the engine alone; see benchmarks/README.md
 	$(BIN)/python -m benchmarks.served_share
+
+bench-fair: $(VENV)/.dev         ## what one costly client of each kind does to the others' p99
+	$(BIN)/python -m benchmarks.fair_share
 
 bench-engine: $(VENV)/.dev       ## the bare engine by call shape: int8, fp32, the machine's peak, kept states, memory
 	$(BIN)/python -m benchmarks.engine_shapes

@@ -71,8 +71,7 @@ def next_generation(
 
 
 def _make_generation(number: int, cluster: ClusterPlan, listener: socket.socket) -> Generation:
-    shutil.rmtree(cluster.run_dir / METRICS_FOLDER, ignore_errors=True)  # an earlier server's counts are not ours
-    (cluster.run_dir / METRICS_FOLDER).mkdir(mode=0o700)
+    _clear_counts(cluster.run_dir / METRICS_FOLDER)
     for endpoint in cluster.endpoints:
         check_endpoint(endpoint)
     zygotes = make_zygotes(cluster.config, cluster.folder, cluster.layout)
@@ -87,6 +86,13 @@ def _make_generation(number: int, cluster: ClusterPlan, listener: socket.socket)
         _gateway_child(n, generation, cluster, listener) for n in range(cluster.config.processes.gateways)
     ]
     return generation
+
+
+def _clear_counts(folder: Path) -> None:
+    """An earlier server's are not ours; whatever else is there is not ours to remove."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for counts in folder.glob("*_gateway*.db"):
+        counts.unlink()
 
 
 def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, listener: socket.socket) -> GatewayChild:

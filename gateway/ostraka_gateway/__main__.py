@@ -39,6 +39,9 @@ log = structlog.get_logger()
 
 KEEP_ALIVE_S = 60
 EXIT_UNANSWERED = 1
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread that has something to work out keeps the event loop waiting each time. Python's default of 5 ms is
+what a request would take ten times, beside one whose long texts are being prepared."""
 LAST_WORDS_S = 0.1
 """For a response to be written, and to leave."""
 
@@ -50,6 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     configure_logs(gateway_name(values.number), values.log_format, values.log_level)
     # Two threads of ours tokenize; the package's own pool, one thread a core, would fight the workers for theirs.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         config = read_settings(GatewayConfig, values)
         for endpoint in (config.workers_at, *(f"ipc://{path}" for path in config.figures_at)):

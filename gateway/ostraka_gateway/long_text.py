@@ -24,8 +24,10 @@ class TooManyTokens(Exception):
         self.tokens = tokens
 
 
-def encode_long(tokenizer: Tokenizer, text: str, most_tokens: int) -> bytes:
-    """Raises TooManyTokens as soon as there are more than `most_tokens`."""
+def encode_long(tokenizer: Tokenizer, text: str, most_tokens: int, longest: int) -> bytes:
+    """`longest`: the most bytes of a token. Raises TooManyTokens as soon as there are more than `most_tokens`."""
+    if (least := len(text) // longest) > most_tokens:
+        raise TooManyTokens(least)
     found, at, count, length = bytearray(), 0, 0, PIECE_CHARS
     while at < len(text):
         piece = text[at : at + length]
@@ -39,6 +41,11 @@ def encode_long(tokenizer: Tokenizer, text: str, most_tokens: int) -> bytes:
         found += np.array(encoding.ids[:tokens], dtype=TOKEN).tobytes()
         at, length = at + chars, PIECE_CHARS
     return bytes(found)
+
+
+def longest_token(tokenizer: Tokenizer) -> int:
+    """In bytes: byte-level BPE writes each as a character."""
+    return max(map(len, tokenizer.get_vocab()))
 
 
 def _last_cut(encoding: Any, chars: int) -> tuple[int, int]:

@@ -25,7 +25,7 @@ LOAD_S = 300.0
 SUSPECT_BEATS = 2.0
 LOST_CALLS = 1.5
 LOST_BEATS = 3.0
-"""A worker that stands still in a call of the longest step (384 tokens, fp32) is lost after 5.6 s: early enough for
+"""A worker that stands still in a call of the longest step (256 tokens, fp32) is lost after 3.7 s: early enough for
 another to answer before the default deadline. Patience is twice what the call should take, so this is three times."""
 FRESH_S = 30.0
 """How long a measured speed is a reason to refuse a request."""

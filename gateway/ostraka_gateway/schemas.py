@@ -90,7 +90,8 @@ def _check_state(value: object, check: ValidationInfo) -> Text:
     most = _limits(check).state_bytes
     if isinstance(state, str) and len(state) * _JSON_ESCAPED_CHAR_BYTES + 2 <= most:
         return _require_utf8(state)
-    if len(_write(_STATE.encode, state).encode()) > most:
+    # A text of that many characters has as many bytes: none of its 16 MB has to be written.
+    if (isinstance(state, str) and len(state) + 2 > most) or len(_write(_STATE.encode, state).encode()) > most:
         raise PydanticCustomError(
             "state_too_long", "State should have at most {max_bytes} bytes as JSON", {"max_bytes": most}
         )

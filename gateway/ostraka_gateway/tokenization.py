@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import Tokenizer
 
-from ostraka_gateway.long_text import TOKEN, TooManyTokens, encode_long
+from ostraka_gateway.long_text import TOKEN, TooManyTokens, encode_long, longest_token
 from ostraka_gateway.prompts import QuestionPrompts, RenderedRequest, render
 from ostraka_gateway.schemas import Choice, Noul, Question, Score, SystemOneRequest
 from ostraka_shared.errors import ModelDamaged, PromptTooLong
@@ -61,6 +61,7 @@ class PromptTokenizer:
 
     def __init__(self, tokenizer: Tokenizer, contract: PromptContract) -> None:
         self._tokenizer = tokenizer
+        self._longest = longest_token(tokenizer)
         self._next_word = len(self._encode([_NEXT_WORD])[0])
         closings = set()
         for rendered in _render_probes(contract):
@@ -97,7 +98,7 @@ class PromptTokenizer:
             return self._encode([line.text for line in lines])
         (line,) = lines
         try:
-            return [encode_long(self._tokenizer, line.text, room)]
+            return [encode_long(self._tokenizer, line.text, room, self._longest)]
         except TooManyTokens as bad:
             at_least = context_tokens - room + bad.tokens
             raise _too_long(line.question.question_id, f"at least {at_least}", context_tokens) from None
@@ -109,7 +110,7 @@ class PromptTokenizer:
             (tokens,) = self._encode([text])
             return tokens[: -self._next_word]
         try:
-            tokens = encode_long(self._tokenizer, text, context_tokens + self._next_word // TOKEN_BYTES)
+            tokens = encode_long(self._tokenizer, text, context_tokens + self._next_word // TOKEN_BYTES, self._longest)
         except TooManyTokens as bad:
             first = rendered.first().questions[0].question_id
             raise _too_long(first, f"at least {bad.tokens}", context_tokens) from None

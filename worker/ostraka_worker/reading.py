@@ -65,7 +65,8 @@ class Reading:
 
     def _tree(self, step: Step, past: Memory | None) -> StepLines:
         start = step.past * TOKEN_BYTES
-        rests = [(self._request.prefix + suffix)[start:] for suffix in self._request.suffixes]
+        # Of this step's prompts alone: a request of a thousand has a hundred steps.
+        rests = {index: (self._request.prefix + self._request.suffixes[index])[start:] for index, _ in step.prompts}
         nodes = build_tree(rests, step.prompts)
         lines = tuple(
             Line(

@@ -1,10 +1,11 @@
 """Whose model call is next. No clock of its own: time comes in as `now`, in seconds of any monotonic clock.
 
     add ──► waiting (batcher) ──► running ──► finished
-               │                     │  a request larger than a batch, and a batch of smaller ones: a call each in turns
+               │                     │  a request larger than a batch, and a batch of smaller ones: in turns
                └─ cancelled, expired ┘  between two calls: nothing more is read of it
 
-So a short request waits for one call of a long one at most, and a long one for one call between two of its own.
+So a short request waits for one call of a long one at most, and those that wait then have as long as that call took:
+however costly its calls are, a long request takes half of the worker.
 """
 
 from collections.abc import Iterator
@@ -76,7 +77,8 @@ class Schedule:
         self._batcher = Batcher(batch_tokens)
         self._short: Running | None = None
         self._long: Running | None = None
-        self._was_long = False
+        self._owed_s = 0.0
+        """What the short ones are owed: the long one's last call, less what they have had since."""
 
     @property
     def queued_requests(self) -> int:
@@ -102,10 +104,19 @@ class Schedule:
         """Whose `upcoming` call is to be made now; one that has none left is to be finished."""
         if self._short is None:
             self._short = self._begin(self._batcher.next_batch(), now)
-        if self._long is None and not (self._was_long and self._short):
+        if self._short is None:
+            self._owed_s = 0.0
+        elif self._owed_s > 0:
+            return self._short
+        if self._long is None:
             self._long = self._begin(self._batcher.next_long(), now)
-        self._was_long = self._long is not None and not (self._short and self._was_long)
-        return self._long if self._was_long else self._short
+        return self._long or self._short
+
+    def ran(self, running: Running, seconds: float) -> None:
+        """To be told of each call that was made."""
+        running.inference_s += seconds
+        self._owed_s = seconds if running is self._long else self._owed_s - seconds
+        running.advance()
 
     def finish(self, running: Running) -> list[Placed]:
         if running is self._long:

@@ -177,8 +177,7 @@ class Service:
         if call:
             self._reports.started(running, call)
             running.run.run(self._engine, call)
-            running.inference_s += time.monotonic() - begun
-            running.advance()
+            self._schedule.ran(running, time.monotonic() - begun)
         if running.upcoming is None:
             self._reports.answered(running)
         now = time.monotonic()

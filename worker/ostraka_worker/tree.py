@@ -1,7 +1,7 @@
 """Prompts as a prefix tree, so that what several begin with is read once. Pure: token bytes in, nodes out."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,8 +35,8 @@ def sort_prompts(prompts: Sequence[bytes], chosen: Sequence[int]) -> list[tuple[
     return list(zip(order, [0, *shared], strict=False))
 
 
-def build_tree(prompts: Sequence[bytes], chosen: Sequence[tuple[int, int]]) -> list[Node]:
-    """Of some prompts, as `sort_prompts` gave them; each node after its parent. No prompt is empty."""
+def build_tree(prompts: Mapping[int, bytes], chosen: Sequence[tuple[int, int]]) -> list[Node]:
+    """Of some prompts by their indexes, as `sort_prompts` gave them; each node after its parent. No prompt is empty."""
     nodes: list[Node] = []
     waiting: list[tuple[list[tuple[int, int]], int, int | None]] = [(list(chosen), 0, None)]
     while waiting:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
 from ostraka_gateway import long_text, tokenization
-from ostraka_gateway.long_text import encode_long
+from ostraka_gateway.long_text import TooManyTokens, encode_long
 from ostraka_gateway.prompts import render
 from ostraka_gateway.schemas import SystemOneRequest
 from ostraka_gateway.tokenization import PromptTokenizer
@@ -192,6 +192,9 @@ class Counting:
         self.batches.append(batch)
         return TOKENIZER.encode_batch_fast(batch, add_special_tokens=add_special_tokens)
 
+    def get_vocab(self):
+        return TOKENIZER.get_vocab()
+
     def encode_batch(self, batch, add_special_tokens):
         self.batches.append(batch)
         return TOKENIZER.encode_batch(batch, add_special_tokens=add_special_tokens)
@@ -248,8 +251,15 @@ def test_a_long_text_is_tokenized_in_pieces_as_if_whole(name, bits, piece):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(long_text, "PIECE_CHARS", piece)
         patch.setattr(long_text, "MARGIN_CHARS", 12)
-        found = encode_long(TOKENIZERS[name], text, ROOMY)
+        found = encode_long(TOKENIZERS[name], text, ROOMY, 20)
     assert np.frombuffer(found, "<u4").tolist() == token_ids(text, TOKENIZERS[name])
+
+
+def test_what_no_tokens_of_this_tokenizer_could_cover_is_not_tokenized_at_all():
+    longest = max(len(token) for token in TOKENIZER.get_vocab())
+    with pytest.raises(TooManyTokens) as caught:
+        encode_long(None, "x" * (100 * longest), 99, longest)
+    assert caught.value.tokens == 100
 
 
 @pytest.mark.parametrize("asked", [{"state": "late " * 4000}, {"q": {"type": "noul", "instructions": "late " * 1500}}])

@@ -26,15 +26,15 @@ def add(to, name, *lengths, deadline=60.0):
     return waiting
 
 
-def turn(of):
-    """One call. Who it was for, and who is answered after it."""
+def turn(of, seconds=1.0):
+    """One call, which takes so long. Who it was for, and who is answered after it."""
     running = of.turn(0.0)
     if running is None:
         return None, []
     names = running.request_ids(running.upcoming) if running.upcoming else ()
     if running.upcoming:
         running.run.run(FakeEngine({}), running.upcoming)
-        running.advance()
+        of.ran(running, seconds)
     done = [] if running.upcoming else [each.work.request_id for _, each in of.finish(running)]
     return names, done
 
@@ -51,6 +51,26 @@ def test_a_long_request_and_batches_of_short_ones_take_turns():
     assert all(one != other for one, other in itertools.pairwise(called)), "strictly in turns"
     assert [name for _, done in turns for name in done if name != "long"] == ["a", "b", "c"]
     assert bench.is_idle
+
+
+def test_short_ones_that_wait_have_as_long_as_the_long_one_s_call_took():
+    bench = schedule()
+    add(bench, "long", 16, 16, 16)
+    for name in "abcdefg":
+        add(bench, name, 12)
+    called = [turn(bench, 3.0)[0], *(turn(bench)[0] for _ in range(4))]
+    assert called == [("long",), ("a",), ("b",), ("c",), ("long",)]
+    assert [turn(bench, 0.4)[0] for _ in range(4)] == [("d",), ("e",), ("f",), ("long",)]
+    assert [turn(bench)[0] for _ in range(2)] == [("g",), None]
+
+
+def test_no_more_is_owed_than_the_last_call():
+    bench = schedule()
+    add(bench, "long", 16, 16, 16)
+    assert [turn(bench, 9.0)[0] for _ in range(2)] == [("long",)] * 2
+    for name in "abcd":
+        add(bench, name, 12)
+    assert [turn(bench, 4.0)[0] for _ in range(5)] == [("a",), ("b",), ("c",), ("long",), ("d",)]
 
 
 def test_a_second_long_request_waits_for_the_first():
@@ -105,7 +125,7 @@ class ScheduleMachine(RuleBasedStateMachine):
                 self.count_turns(running)
                 assert set(running.request_ids(running.upcoming)) <= set(self.open), "nobody waits for it"
                 running.run.run(self.engine, running.upcoming)
-                running.advance()
+                self.schedule.ran(running, 1.0)
             if running.upcoming is None:
                 answers = running.run.answers()
                 for place, waiting in self.schedule.finish(running):

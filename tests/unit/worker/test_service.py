@@ -222,13 +222,13 @@ def test_a_large_request_is_read_in_calls_each_announced(world):
 
 def test_between_the_calls_of_a_large_request_it_hears_and_beats(world):
     late = work("b", 2)
-    said = world.run([work("a", 600, 700)], [late])
+    said = world.run([work("a", 300, 350)], [late])
     kinds = [type(message) for message in world.link.sent]
     assert kinds[:4] == [Ready, Started, Beat, Started]
-    assert [each.tokens for each in said if isinstance(each, Started)] == [300, 2, 350, 300, 350]  # pieces of both
+    assert [each.tokens for each in said if isinstance(each, Started)] == [150, 2, 175, 150, 175]  # pieces of both
     assert [each.request_id for each in results(said)] == ["b", "a"], "a short one waits for one call at most"
     assert (results(said)[0].queue_ms, results(said)[0].inference_ms) == pytest.approx((0.0, 2.0))
-    assert results(said)[1].inference_ms == pytest.approx(1300.0)  # its own calls alone
+    assert results(said)[1].inference_ms == pytest.approx(650.0)  # its own calls alone
 
 
 def test_a_beat_between_calls_says_what_waits(world):

@@ -14,7 +14,7 @@ SIMILAR = st.tuples(st.lists(st.integers(0, 3), max_size=30), PROMPTS).map(
 
 def tree_of(prompts):
     tokens = [ids(each) for each in prompts]
-    return tokens, build_tree(tokens, sort_prompts(tokens, range(len(tokens))))
+    return tokens, build_tree(dict(enumerate(tokens)), sort_prompts(tokens, range(len(tokens))))
 
 
 def path(nodes, node, prompts):
