@@ -9,7 +9,7 @@ from ostraka_shared.errors import OstrakaError
 from ostraka_shared.messages import Beat, Failed, Result, Started
 from ostraka_worker.fair_line import Waiting
 from ostraka_worker.inference import Call
-from ostraka_worker.registration import Registration
+from ostraka_worker.registration import Registrations
 from ostraka_worker.schedule import Running, Schedule
 from ostraka_worker.sharing import Sharing
 from ostraka_worker.snapshots import Snapshots
@@ -20,7 +20,7 @@ DEFAULT_HEARTBEAT_S = 0.5
 
 class Reports:
     def __init__(
-        self, registrations: list[Registration], schedule: Schedule, snapshots: Snapshots, sharing: Sharing
+        self, registrations: Registrations, schedule: Schedule, snapshots: Snapshots, sharing: Sharing
     ) -> None:
         self._registrations = registrations
         self._schedule = schedule
