@@ -37,10 +37,11 @@ class Reports:
             registration.say(Started(running.request_ids(call, gateway), tokens, self._others_tokens(gateway)))
 
     def ended(self, running: Running, call: Call, seconds: float, now: float) -> None:
-        """To be told after the call's answers. Where one gateway alone asks, those tell it all."""
+        """To be told after the call's answers. An only gateway is told all by those; several, by the next call's STARTED
+        where one follows at once."""
         gateways = len(self._registrations)
         self._sharing.used(seconds, running.tokens_by(call, gateways), now)
-        if gateways > 1:
+        if gateways > 1 and self._schedule.is_idle:
             for gateway, registration in enumerate(self._registrations):
                 registration.say(Started((), 0, self._others_tokens(gateway)))
 
