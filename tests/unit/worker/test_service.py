@@ -528,6 +528,11 @@ def test_a_gateway_that_only_waits_hears_when_the_call_begins_and_ends(pair):
     assert others[2:] == [Started((), 4, 4), Started((), 0), *END]
 
 
+def test_a_call_that_follows_at_once_tells_the_end_of_the_one_before(pair):
+    _, others = run_pair(pair, [(0, work("a", 10)), (0, work("b", 10)), (0, work("c", 10))], [])
+    assert others[2:] == [*(Started((), 10, held) for held in (30, 20, 10)), Started((), 0), *END]
+
+
 def test_a_gateway_whose_link_is_cut_loses_only_its_own(pair):
     def cut():
         pair.link.is_cut = True
