@@ -220,8 +220,7 @@ def build_supervisor(
     config: ServeConfig, folder: ModelFolder, layout: CoreLayout, listener: socket.socket, run_dir: Path
 ) -> Supervisor:
     cluster = ClusterPlan(config, folder, layout, secrets.token_hex(8), run_dir)
-    shutil.rmtree(run_dir / METRICS_FOLDER, ignore_errors=True)  # an earlier server's counts are not ours
-    (run_dir / METRICS_FOLDER).mkdir(mode=0o700)
+    _clear_counts(run_dir / METRICS_FOLDER)
     for endpoint in cluster.endpoints:
         check_endpoint(endpoint)
     gateways = [_gateway_child(number, cluster, listener) for number in range(config.processes.gateways)]
@@ -232,6 +231,13 @@ def build_supervisor(
         worker.on_end = deaths.note
         worker.fork_from = zygotes[node].fork if node in zygotes else None
     return Supervisor(gateways, workers, listener, cluster.figures_at, config.grace_s, list(zygotes.values()))
+
+
+def _clear_counts(folder: Path) -> None:
+    """An earlier server's are not ours; whatever else is there is not ours to remove."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for counts in folder.glob("*_gateway*.db"):
+        counts.unlink()
 
 
 def _gateway_child(number: int, cluster: ClusterPlan, listener: socket.socket) -> Child:

@@ -72,8 +72,6 @@ class Encoder:
                 continue
             if encoded.tokens > most_tokens:
                 report(example.place, f"it has {encoded.tokens} tokens; up to {most_tokens} are read in tuning")
-            elif not len(encoded.targets):
-                report(example.place, "it asks for nothing: there is but one answer")
             else:
                 usable.append(encoded)
         return usable

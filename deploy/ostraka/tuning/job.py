@@ -18,13 +18,13 @@ from ostraka.tuning.encoding import Encoded, Encoder
 from ostraka.tuning.held_out import HeldOut
 from ostraka.tuning.kept_state import Place, read_kept
 from ostraka.tuning.learning import Learner
+from ostraka.tuning.loop import Plan, Tuning, Watcher
 from ostraka.tuning.network import Network
 from ostraka.tuning.orders import split
 from ostraka.tuning.outcome import Outcome, finish
 from ostraka.tuning.schedule import Limits, steps_between
 from ostraka.tuning.settings import TuneSettings
 from ostraka.tuning.start import Start, Wanted, open_start
-from ostraka.tuning.tuning import Plan, Tuning, Watcher
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.model_folder import hash_file
 from ostraka_worker.build.progress import for_stderr
@@ -55,6 +55,8 @@ def tune(settings: TuneSettings) -> bool | None:
     if not is_whole:
         return None
     finish(Outcome(settings, wanted, start, network, held_out, place), for_stderr())
+    if bad.all:
+        print(f"ostraka: {len(bad.all)} lines could not be used", file=sys.stderr)
     return not bad.all
 
 

@@ -14,6 +14,7 @@ from ostraka.cores import CoreLayout
 from ostraka.embedded_model import find_model
 from ostraka.serve_command import ProcessesConfig, ServeConfig, build_supervisor, listen, private_run_dir
 from ostraka_gateway.config import GatewayConfig
+from ostraka_shared.addresses import METRICS_FOLDER
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.options import add_options, build_parser, read_settings
 from ostraka_worker.config import WorkerConfig, ZygoteConfig
@@ -128,6 +129,15 @@ def test_workers_that_load_for_themselves_or_have_several_threads_have_no_zygote
 def test_where_it_listens(host, shown):
     with listen(host, 0) as listener:
         assert supervisor.shown(listener) == f"http://{shown}:{listener.getsockname()[1]}"
+
+
+def test_counts_of_an_earlier_server_are_forgotten_and_nothing_else(fake_model, tmp_path):
+    (tmp_path / METRICS_FOLDER).mkdir()
+    counts, foreign = (tmp_path / METRICS_FOLDER / name for name in ("counter_gateway1.db", "mine.db"))
+    for each in (counts, foreign):
+        each.touch()
+    children(ServeConfig(port=0), fake_model, tmp_path)
+    assert (counts.exists(), foreign.exists()) == (False, True)
 
 
 def test_each_gateway_has_its_own_place_and_each_worker_dials_them_all(fake_model, tmp_path):

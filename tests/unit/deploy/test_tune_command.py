@@ -78,8 +78,21 @@ def test_it_learns_a_rule_and_what_it_makes_is_served(
     again = ["model", "build", source, "--adapter", adapter.path, "--output", tmp_path / "again"]
     assert main(list(map(str, again))) == 0
     assert open_folder(tmp_path / "again").fingerprint == folder.fingerprint
-    further = ["model", "tune", rule, "--source", source, "--adapter", adapter.path, "--output", tmp_path / "more"]
-    assert main([*map(str, further), "--epochs", "0.5", "--threads", "1"]) == 0
+    (tmp_path / "bad.jsonl").write_text("nonsense\n")
+    further = [
+        "model",
+        "tune",
+        rule,
+        tmp_path / "bad.jsonl",
+        "--source",
+        source,
+        "--adapter",
+        adapter.path,
+        "--output",
+        tmp_path / "more",
+    ]
+    assert main([*map(str, further), "--epochs", "0.5", "--threads", "1"]) == 1
+    assert capsys.readouterr().err.endswith("ostraka: 1 lines could not be used\n")
     assert lines(tmp_path / "more")[0]["held_out_loss"] == pytest.approx(training["held_out_loss"], abs=0.02)
 
 
