@@ -37,7 +37,7 @@ class Reports:
             registration.say(Started(running.request_ids(call, gateway), tokens, self._others_tokens(gateway)))
 
     def ended(self, running: Running, call: Call, seconds: float, now: float) -> None:
-        """To be told after the call's answers. They tell an only gateway all; several are told by the next call's STARTED,
+        """To be told after the call's answers. An only gateway knows by them; several, by the next call's STARTED,
         where one follows at once."""
         gateways = len(self._registrations)
         self._sharing.used(seconds, running.tokens_by(call, gateways), now)
