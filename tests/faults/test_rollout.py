@@ -175,8 +175,15 @@ def test_what_may_happen_to_a_rollout(models: dict[str, Path]) -> None:
         wait_phase(cluster, "aborted", 2)
         wait_for(lambda: {p.name() for p in new_processes()} <= {"ostraka spare"}, "nothing of it is left")
 
+        load.end()  # a gateway's death is seen by its clients
         rolling = shadowing(3)
-        load.end()
+        next(p for p in served if "ostraka_gateway" in p.cmdline()).kill()
+        code, said, _ = end(rolling)
+        assert code == 1
+        assert "the gateway that serves died (SIGKILL)" in said[-1]["reason"]
+        wait_for(lambda: cluster.ask_in_background("x").response().status_code == 200, "the old one serves again")
+
+        rolling = shadowing(4)
         assert cluster.stop(signal.SIGTERM) == 0
         code, said, err = end(rolling)
         assert (code, said[-1]["reason"]) == (1, "the server is stopping"), err
