@@ -15,7 +15,13 @@ from ostraka_shared.model_folder import (
     write_sums,
 )
 
-TRIGGERS = {"fail_on_token": "<fail>", "die_on_token": "<die>", "stall_on_token": "<stall>", "nan_on_token": "<nan>"}
+TRIGGERS = {
+    "fail_on_token": "<fail>",
+    "die_on_token": "<die>",
+    "stall_on_token": "<stall>",
+    "nan_on_token": "<nan>",
+    "grow_on_token": "<grow>",
+}
 
 
 def make_tokenizer() -> Tokenizer:

@@ -14,6 +14,7 @@ COMMANDS = {
     "serve": ("ostraka.serve_command", "run a gateway and its workers on this machine"),
     "decide": ("ostraka.decide_command", "answer one request file without a server"),
     "eval": ("ostraka.eval_command", "measure a model on labelled examples"),
+    "rollout": ("ostraka.rollout_command", "go over to another model, or the same anew, without a lost request"),
     "chaos": ("ostraka.chaos_command", "break a process of a running server on purpose, to see that nothing is lost"),
     "model": ("ostraka.model_command", "build, list, verify and tune models"),
 }

@@ -5,117 +5,38 @@ import contextlib
 import fcntl
 import ipaddress
 import os
-import random
-import secrets
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
-from ostraka.children import Child
-from ostraka.cores import CoreLayout, plan_cores, read_machine
-from ostraka.deaths import Deaths
+from ostraka.cores import CoreLayout, Machine, plan_cores, read_machine
 from ostraka.embedded_model import find_model
-from ostraka.forking import Zygote
-from ostraka.restarts import RestartPolicy
+from ostraka.front_desk import FrontDesk
+from ostraka.generation import Generation
+from ostraka.generation_plan import first_generation, next_generation
+from ostraka.recycling import Recycling
+from ostraka.rolling import Prepare
+from ostraka.serve_config import ServeConfig
 from ostraka.signals import taken_signals
 from ostraka.supervisor import Supervisor
 from ostraka_gateway import auth
-from ostraka_gateway.config import DEFAULT_DEADLINE_MS, DEFAULT_QUEUE_TOKENS, GatewayConfig, check_deadline
-from ostraka_gateway.http_config import HttpConfig
 from ostraka_gateway.open_files import allow_open_files
-from ostraka_shared.addresses import METRICS_FOLDER, check_endpoint, figures_path, gateway_name, ipc_endpoint
+from ostraka_shared.addresses import check_endpoint, ipc_endpoint
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import ModelFolder, verify_folder
-from ostraka_shared.options import add_options, check_at_least, expand_user, group, option, read_settings, to_flags
-from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
-from ostraka_worker.config import (
-    DEFAULT_BATCH_TOKENS,
-    DEFAULT_IDLE_CALL_S,
-    StateCacheConfig,
-    WorkerConfig,
-    ZygoteConfig,
-)
+from ostraka_shared.options import add_options, build_parser, expand_user, read_settings
 
 log = structlog.get_logger()
 
 BACKLOG = 2048
-GATEWAY_GRACE_SHARE = 0.8
-"""Of the grace period: the workers leave after the gateway has, and need a moment too."""
-
-
-@dataclass(frozen=True)
-class ProcessesConfig:
-    gateways: int = option(1, "gateway processes on the port: more answer more requests a second of small models")
-    workers: int | None = option(None, "worker processes; by default one for each core that may be used")
-    cores_per_worker: int = option(1, "cores of each worker: more answer one request sooner, but fewer in all")
-    worker_start: str = option(
-        "fork",
-        "fork: workers share the memory of one loaded model, if each has one core; load: each loads its own",
-        choices=("fork", "load"),
-    )
-    idle_call_s: float = option(
-        DEFAULT_IDLE_CALL_S, "seconds without work before a short call keeps the model in the CPU's caches; 0: never"
-    )
-
-    def __post_init__(self) -> None:
-        check_at_least(1, self, "gateways")
-        check_at_least(0, self, "idle_call_s")
-
-
-@dataclass(frozen=True)
-class ServeConfig:
-    host: str = option("127.0.0.1", "address to listen on")
-    port: int = option(8017, "port to listen on; 0 takes a free one")
-    processes: ProcessesConfig = group(ProcessesConfig)
-    model: str | None = option(None, "a model folder; by default the embedded model, built when it is missing")
-    precision: str = option(DEFAULT_PRECISION, "the embedded model's arithmetic", choices=PRECISIONS)
-    cache_dir: str = option("~/.cache/ostraka", "where downloads and built models are kept")
-    batch_tokens: int = option(DEFAULT_BATCH_TOKENS, "most tokens a worker reads together in one batch")
-    cache: StateCacheConfig = group(StateCacheConfig)
-    queue_tokens: int = option(DEFAULT_QUEUE_TOKENS, "most tokens waiting for a worker; more is refused with 529")
-    answer_cache_bytes: int = option(0, "bytes of answers kept, so as not to work them out again; 0 keeps none")
-    deadline_ms: int = option(DEFAULT_DEADLINE_MS, "how long a request may take, unless its x-deadline-ms differs")
-    grace_s: float = option(25.0, "how long a drain may take before what is left is killed, in seconds")
-    http: HttpConfig = group(HttpConfig)
-    run_dir: str | None = option(None, "folder for the workers' socket, mode 0700; by default a fresh one")
-    log_format: str = option("auto", "how log lines look; auto: text on a terminal", choices=("auto", "json", "text"))
-    log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
-
-    def __post_init__(self) -> None:
-        if not self.host:
-            raise ValueError("--host is empty: 127.0.0.1 is this machine alone, 0.0.0.0 every address it has")
-        if not 0 <= self.port <= 65535:
-            raise ValueError(f"--port must be from 0 to 65535, not {self.port}")
-        # Said now, and not by a child after the model was built.
-        check_at_least(1, self, "batch_tokens", "queue_tokens", "deadline_ms")
-        check_deadline(self.deadline_ms)
-        check_at_least(0, self, "grace_s", "answer_cache_bytes")
-
-
-@dataclass(frozen=True)
-class ClusterPlan:
-    """What all children of one supervisor are told. `endpoints`: where each gateway awaits its workers; `figures_at`:
-    where it tells its figures."""
-
-    config: ServeConfig
-    folder: ModelFolder
-    layout: CoreLayout
-    cluster_id: str
-    run_dir: Path
-
-    @property
-    def endpoints(self) -> tuple[str, ...]:
-        return tuple(ipc_endpoint(self.run_dir, number) for number in range(self.config.processes.gateways))
-
-    @property
-    def figures_at(self) -> tuple[str, ...]:
-        return tuple(figures_path(self.run_dir, number) for number in range(self.config.processes.gateways))
+MEGABYTE = 1 << 20
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -126,12 +47,8 @@ def run(values: argparse.Namespace) -> int:
     """Raises OstrakaError for whatever stands in the way."""
     configure_logs("supervisor", values.log_format, values.log_level)
     config = read_settings(ServeConfig, values)
-    layout = plan_cores(
-        read_machine(),
-        workers=config.processes.workers,
-        cores_per_worker=config.processes.cores_per_worker,
-        gateways=config.processes.gateways,
-    )
+    machine = read_machine()
+    layout = _plan_layout(machine, config)
     keys = auth.load_keys(os.environ, config.http.api_keys_file)
     if not keys.names and not _is_loopback(config.host):
         log.warning("no_api_keys", host=config.host, hint="whoever reaches this address may use it")
@@ -148,7 +65,15 @@ def run(values: argparse.Namespace) -> int:
         private_run_dir(config.run_dir) as run_dir,
     ):
         os.sched_setaffinity(0, layout.gateway)
-        return build_supervisor(config, folder, layout, listener, run_dir).run(signals)
+        supervisor = build_supervisor(config, folder, layout, listener, run_dir)
+        with FrontDesk(run_dir) as desk:
+            supervisor.take_rollouts(desk, _prepare_next(config, machine, listener, run_dir))
+            return supervisor.run(signals)
+
+
+def _plan_layout(machine: Machine, config: ServeConfig) -> CoreLayout:
+    asked = config.processes
+    return plan_cores(machine, workers=asked.workers, cores_per_worker=asked.cores_per_worker, gateways=asked.gateways)
 
 
 def _is_loopback(host: str) -> bool:
@@ -219,98 +144,30 @@ def _make_run_dir() -> Path:
 def build_supervisor(
     config: ServeConfig, folder: ModelFolder, layout: CoreLayout, listener: socket.socket, run_dir: Path
 ) -> Supervisor:
-    cluster = ClusterPlan(config, folder, layout, secrets.token_hex(8), run_dir)
-    _clear_counts(run_dir / METRICS_FOLDER)
-    for endpoint in cluster.endpoints:
-        check_endpoint(endpoint)
-    gateways = [_gateway_child(number, cluster, listener) for number in range(config.processes.gateways)]
-    zygotes = make_zygotes(config, folder, layout)
-    workers = [_worker_child(number, cluster) for number in range(len(layout.workers))]
-    deaths = Deaths(run_dir)
-    for worker, node in zip(workers, layout.nodes, strict=True):
-        worker.on_end = deaths.note
-        worker.fork_from = zygotes[node].fork if node in zygotes else None
-    return Supervisor(gateways, workers, listener, cluster.figures_at, config.grace_s, list(zygotes.values()))
+    """One that is told of no rollouts."""
+    first = first_generation(config, folder, layout, listener, run_dir)
+    return Supervisor(first, listener, config.grace_s, Recycling(config.processes.max_worker_rss_mb * MEGABYTE))
 
 
-def _clear_counts(folder: Path) -> None:
-    """An earlier server's are not ours; whatever else is there is not ours to remove."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    for counts in folder.glob("*_gateway*.db"):
-        counts.unlink()
+def _prepare_next(config: ServeConfig, machine: Machine, listener: socket.socket, run_dir: Path) -> Prepare:
+    """How another generation comes about. `machine`: as it was before this process kept to its own cores."""
+    arguments = sys.argv[2:]
+
+    def prepare(folder: ModelFolder, number: int) -> Generation:
+        again = _read_again(arguments, config)
+        layout = _plan_layout(machine, again)
+        auth.load_keys(os.environ, again.http.api_keys_file)  # what is wrong with them is said now
+        return next_generation(number, again, folder, layout, listener, run_dir / str(number))
+
+    return prepare
 
 
-def _gateway_child(number: int, cluster: ClusterPlan, listener: socket.socket) -> Child:
-    config = cluster.config
-    gateway = GatewayConfig(
-        workers_at=cluster.endpoints[number],
-        model=str(cluster.folder.path),
-        listen_fd=listener.fileno(),
-        figures_at=cluster.figures_at,
-        number=number,
-        cluster_id=cluster.cluster_id,
-        deadline_ms=config.deadline_ms,
-        queue_tokens=config.queue_tokens,
-        answer_cache_bytes=config.answer_cache_bytes,
-        grace_s=config.grace_s * GATEWAY_GRACE_SHARE,
-        http=config.http,
-        log_format=config.log_format,
-        log_level=config.log_level,
-    )
-    return Child(
-        gateway_name(number),
-        lambda _: ["-m", "ostraka_gateway", *to_flags(gateway)],
-        RestartPolicy(random.random),
-        pass_fds=(listener.fileno(),),
-    )
-
-
-def make_zygotes(config: ServeConfig, folder: ModelFolder, layout: CoreLayout) -> dict[int, Zygote]:
-    """One for each NUMA node that has workers, by the node: memory is shared where it is near.
-
-    None where workers have several threads, which a fork would lose.
-    """
-    if config.processes.worker_start == "load" or max(map(len, layout.workers)) > 1:
-        return {}
-    return {node: _make_zygote(node, config, folder, layout) for node in sorted(set(layout.nodes))}
-
-
-def _make_zygote(node: int, config: ServeConfig, folder: ModelFolder, layout: CoreLayout) -> Zygote:
-    cores = [core for at, cores in zip(layout.nodes, layout.workers, strict=True) if at == node for core in cores]
-
-    def command(_: int) -> list[str]:
-        settings = ZygoteConfig(
-            model=str(folder.path),
-            control_fd=zygote.pass_fds[0],
-            cores=tuple(cores) if layout.is_pinned else (),
-            log_format=config.log_format,
-            log_level=config.log_level,
-        )
-        return ["-m", "ostraka_worker.zygote", *to_flags(settings)]
-
-    zygote = Zygote(f"zygote {node}", command, RestartPolicy(random.random), withheld=auth.VARIABLES)
-    return zygote
-
-
-def _worker_child(number: int, cluster: ClusterPlan) -> Child:
-    config, layout = cluster.config, cluster.layout
-    cores = layout.workers[number]
-
-    def command(incarnation: int) -> list[str]:
-        worker = WorkerConfig(
-            gateway=cluster.endpoints,
-            model=str(cluster.folder.path),
-            worker_id=f"w{number}",
-            cluster_id=cluster.cluster_id,
-            incarnation=incarnation,
-            cores=cores if layout.is_pinned else (),
-            threads=len(cores),
-            batch_tokens=config.batch_tokens,
-            cache=config.cache,
-            idle_call_s=config.processes.idle_call_s,
-            log_format=config.log_format,
-            log_level=config.log_level,
-        )
-        return ["-m", "ostraka_worker", *to_flags(worker)]
-
-    return Child(f"w{number}", command, RestartPolicy(random.random), withheld=auth.VARIABLES)
+def _read_again(arguments: list[str], before: ServeConfig) -> ServeConfig:
+    """The settings as they are now, less what cannot change while this process runs. Raises ConfigError."""
+    parser = build_parser("ostraka serve", "Run a gateway and its workers on this machine.")
+    register(parser)
+    try:
+        now = read_settings(ServeConfig, parser.parse_args(arguments))
+    except SystemExit:
+        raise ConfigError("the server's settings cannot be read any more: its log says why") from None
+    return replace(now, host=before.host, port=before.port, run_dir=before.run_dir)

@@ -12,14 +12,18 @@ import contextlib
 import signal
 import socket
 import time
-from collections.abc import Sequence
 from enum import Enum, auto
 
+import psutil
 import structlog
 
 from ostraka.children import Child
-from ostraka.forking import Zygote, awaited_channels, reap_strays
+from ostraka.forking import awaited_channels, reap_strays
+from ostraka.front_desk import FrontDesk
+from ostraka.generation import Generation
 from ostraka.readiness import count_ready
+from ostraka.recycling import Recycling
+from ostraka.rolling import Prepare, Rolling
 from ostraka.signals import TakenSignals
 
 log = structlog.get_logger()
@@ -37,22 +41,15 @@ class Phase(Enum):
 
 
 class Supervisor:
-    """`listener` is what all gateways accept on; `figures_at`, where each says how it is."""
+    """`listener` is what all gateways accept on. `first` is the generation to begin with."""
 
     def __init__(
-        self,
-        gateways: Sequence[Child],
-        workers: Sequence[Child],
-        listener: socket.socket,
-        figures_at: Sequence[str],
-        grace_s: float,
-        zygotes: Sequence[Zygote] = (),
+        self, first: Generation, listener: socket.socket, grace_s: float, recycling: Recycling | None = None
     ) -> None:
-        self._gateways = list(gateways)
-        self._workers = list(workers)
-        self._zygotes = list(zygotes)
+        self._first = first
+        self._rolling: Rolling | None = None
+        self._recycling = recycling
         self._listener = listener
-        self._figures_at = figures_at
         self._grace_s = grace_s
         self._phase = Phase.STARTING
         self._begun = time.monotonic()
@@ -60,6 +57,10 @@ class Supervisor:
         self._shown: tuple[int, int] | None = None
         self._has_served = False
         self._exit_code = 0
+
+    def take_rollouts(self, desk: FrontDesk, prepare: Prepare) -> None:
+        """To be called before `run`: whoever comes to the desk may have another generation take over."""
+        self._rolling = Rolling(desk, self._first, prepare, self._grace_s)
 
     def run(self, signals: TakenSignals) -> int:
         """Until told to stop, or until a child cannot be kept up. Returns the exit code."""
@@ -70,6 +71,8 @@ class Supervisor:
                 self._turn(signals)
         finally:
             self._kill_all()
+            if self._rolling:
+                self._rolling.close()
         log.info("stopped", exit_code=self._exit_code)
         return self._exit_code
 
@@ -77,31 +80,52 @@ class Supervisor:
     def _is_up(self) -> bool:
         return self._phase in (Phase.STARTING, Phase.SERVING)
 
+    @property
+    def _serving(self) -> Generation:
+        return self._rolling.serving if self._rolling else self._first
+
+    @property
+    def _gateways(self) -> list[Child]:
+        return self._serving.gateways
+
+    @property
+    def _workers(self) -> list[Child]:
+        return self._serving.workers
+
+    @property
+    def _generations(self) -> list[Generation]:
+        return [self._serving, *(self._rolling.others if self._rolling else ())]
+
     def _children(self) -> list[Child]:
-        """Zygotes before their workers: one that is just being started can already be asked."""
-        return [*self._gateways, *self._zygotes, *self._workers]
+        return [child for generation in self._generations for child in generation.children]
 
     def _turn(self, signals: TakenSignals) -> None:
-        found = signals.wait(self._wait_s(), awaited_channels(self._workers))
+        others = self._rolling.sockets if self._rolling else []
+        found = signals.wait(self._wait_s(), [*awaited_channels(self._children()), *others])
         if found and found != signal.SIGCHLD:
             self._on_stop_signal(found)
         for child in self._children():
             if (code := child.reap()) is not None:
                 self._on_exit(child, _describe_exit(code))
-        if self._zygotes:
+        if any(generation.zygotes for generation in self._generations):
             reap_strays({child.process.pid for child in self._children() if child.process})
         if self._phase is Phase.DRAINING_GATEWAYS and not any(gateway.is_running for gateway in self._gateways):
             self._drain_workers()
+        if self._rolling:
+            self._rolling.turn(may_begin=self._phase is Phase.SERVING)
         self._start_due()
         if self._phase is Phase.STARTING:
             self._show_progress()
+        if self._phase is Phase.SERVING:
+            self._recycle()
         if time.monotonic() >= self._drain_ends:
             log.warning("grace_period_over", still_running=[c.name for c in self._children() if c.is_running])
             self._exit_code = EXIT_FAILED
             self._kill_all()
 
     def _wait_s(self) -> float:
-        poll_s = STARTING_POLL_S if self._phase is Phase.STARTING else SERVING_POLL_S
+        is_watched = self._phase is Phase.STARTING or (self._rolling and self._rolling.is_under_way)
+        poll_s = STARTING_POLL_S if is_watched else SERVING_POLL_S
         due = [child.restart_at for child in self._children() if child.restart_at is not None]
         until_s = min([self._drain_ends, *due]) - time.monotonic()
         return max(0.0, min(poll_s, until_s))
@@ -113,6 +137,12 @@ class Supervisor:
             self._on_exit(child, str(bad))
 
     def _on_exit(self, child: Child, code: str) -> None:
+        if self._rolling and self._rolling.exited(child, code):
+            return
+        if child in self._serving.relieved:
+            self._serving.relieved.remove(child)
+            log.info("worker_recycled", child=child.name, code=code)
+            return
         is_drained = self._phase is Phase.DRAINING_WORKERS or child in self._gateways
         if is_drained and not self._is_up:
             log.debug("child_stopped", child=child.name, code=code)
@@ -133,6 +163,17 @@ class Supervisor:
             if child.restart_at is not None and child.restart_at <= now:
                 self._start(child)
 
+    def _recycle(self) -> None:
+        """One at a time. The gateways see that the new one is ready, and have the other leave."""
+        generation = self._serving
+        if self._recycling is None or generation.relieved:
+            return
+        rss_bytes = {worker.name: size for worker in generation.workers if (size := resident_bytes(worker))}
+        if due := self._recycling.choose(time.monotonic(), rss_bytes):
+            hint = {"hint": "a fresh worker takes as much: raise --max-worker-rss-mb"} if due.is_again else {}
+            log.warning("recycling_worker", child=due.worker, rss_mb=rss_bytes[due.worker] >> 20, **hint)
+            self._start(generation.relieve(due.worker))
+
     def _on_stop_signal(self, number: signal.Signals) -> None:
         if self._is_up:
             log.info("stopping", signal=number.name, grace_s=self._grace_s)
@@ -144,6 +185,8 @@ class Supervisor:
 
     def _start_drain(self) -> None:
         """The gateways first: they take nothing new and wait for their answers, which the workers still give."""
+        if self._rolling:
+            self._rolling.cancel("the server is stopping")
         self._phase = Phase.DRAINING_GATEWAYS
         self._drain_ends = time.monotonic() + self._grace_s
         for gateway in self._gateways:
@@ -155,7 +198,7 @@ class Supervisor:
 
     def _drain_workers(self) -> None:
         self._phase = Phase.DRAINING_WORKERS
-        for child in (*self._zygotes, *self._workers):
+        for child in (*self._serving.zygotes, *self._workers, *self._serving.relieved):
             child.restart_at = None
             child.send(signal.SIGTERM)
 
@@ -180,8 +223,16 @@ class Supervisor:
             log.info("listening", url=shown(self._listener), startup_s=round(time.monotonic() - self._begun, 2))
 
     def _count_ready(self) -> int | None:
-        asked = zip(self._gateways, self._figures_at, strict=True)
+        asked = zip(self._gateways, self._serving.figures_at, strict=True)
         return count_ready([path for gateway, path in asked if not gateway.is_given_up])
+
+
+def resident_bytes(child: Child) -> int:
+    """0 where it does not run yet, or any more."""
+    try:
+        return int(psutil.Process(child.process.pid).memory_info().rss) if child.process and child.process.pid else 0
+    except psutil.Error:
+        return 0
 
 
 def shown(listener: socket.socket) -> str:

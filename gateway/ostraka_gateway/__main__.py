@@ -19,6 +19,7 @@ from ostraka_gateway.app import create_app
 from ostraka_gateway.auth import load_keys
 from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.config import GatewayConfig
+from ostraka_gateway.control import Control
 from ostraka_gateway.decision import Gateway
 from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.http_server import protocol_for
@@ -67,8 +68,35 @@ async def serve(config: GatewayConfig) -> int:
     gateway = build_gateway(config)
     await gateway.siblings.start(lambda: status.figures(gateway))
     gateway.cluster.start(config.workers_at)
-    listener = socket.socket(fileno=config.listen_fd)
-    server = HttpProcess(
+    server = build_server(config, gateway)
+    loop = asyncio.get_running_loop()
+    for stop in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(stop, _leave, gateway, server)
+    control = None
+    if config.rollout.control_fd is not None:
+        channel = socket.socket(fileno=config.rollout.control_fd)
+        control = Control(channel, gateway, server, lambda: _leave(gateway, server))
+        control.start()
+    log.info(
+        "serving", model=gateway.model.name, fingerprint=gateway.model.folder.fingerprint[:12], keys=gateway.keys.names
+    )
+    await server.run_until_drained()
+    unanswered = [task for task in server.server_state.tasks if not task.done()]
+    if unanswered:  # the grace period is over, and each of these is just being told so
+        await asyncio.wait(unanswered, timeout=LAST_WORDS_S)
+        await asyncio.sleep(LAST_WORDS_S)
+    if control:
+        control.stop()
+    gateway.cluster.stop()
+    gateway.siblings.stop()
+    gateway.tokenizer_pool.shutdown(cancel_futures=True)
+    gateway.large_bodies.close()
+    log.info("stopped", unanswered_requests=len(unanswered))
+    return EXIT_UNANSWERED if unanswered else 0
+
+
+def build_server(config: GatewayConfig, gateway: Gateway) -> HttpProcess:
+    return HttpProcess(
         uvicorn.Config(
             create_app(gateway, config.http.compat),
             http=protocol_for(config.http.read_timeout_s, config.http.connections),
@@ -80,25 +108,10 @@ async def serve(config: GatewayConfig) -> int:
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=max(1, int(config.grace_s)),
         ),
-        listener,
+        socket.socket(fileno=config.listen_fd),
+        config.rollout.private_socket,
+        is_standby=config.rollout.standby,
     )
-    loop = asyncio.get_running_loop()
-    for stop in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(stop, _stop, gateway, server)
-    log.info(
-        "serving", model=gateway.model.name, fingerprint=gateway.model.folder.fingerprint[:12], keys=gateway.keys.names
-    )
-    await server.run_until_drained()
-    unanswered = [task for task in server.server_state.tasks if not task.done()]
-    if unanswered:  # the grace period is over, and each of these is just being told so
-        await asyncio.wait(unanswered, timeout=LAST_WORDS_S)
-        await asyncio.sleep(LAST_WORDS_S)
-    gateway.cluster.stop()
-    gateway.siblings.stop()
-    gateway.tokenizer_pool.shutdown(cancel_futures=True)
-    gateway.large_bodies.close()
-    log.info("stopped", unanswered_requests=len(unanswered))
-    return EXIT_UNANSWERED if unanswered else 0
 
 
 def build_gateway(config: GatewayConfig) -> Gateway:
@@ -129,10 +142,13 @@ def build_gateway(config: GatewayConfig) -> Gateway:
     )
 
 
-def _stop(gateway: Gateway, server: HttpProcess) -> None:
-    """The first signal drains: not ready, no new connections, what is in flight is answered. The second leaves now."""
+def _leave(gateway: Gateway, server: HttpProcess) -> None:
+    """At first: not ready, no new connections, what is in flight is answered. The second time, now.
+
+    The listening socket is the supervisor's: other gateways may accept on it, or are about to.
+    """
     gateway.is_draining = True
-    server.leave()
+    server.leave(gateway.successor.socket_path if gateway.successor else None)
     log.info("draining", in_flight_requests=gateway.cluster.dispatcher.in_flight_requests)
 
 

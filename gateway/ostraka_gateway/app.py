@@ -29,9 +29,10 @@ def _create_default_app(gateway: Gateway) -> FastAPI:
     _surround(app, gateway, all_but({*SYSTEM_ONE_PATHS, "/v1/decisions"}), problems)
     app.add_exception_handler(HTTPException, _unrouted(problems))
     dialect = SystemOneDialect(gateway.model.name, gateway.model.limits)
+    # Starlette's routes: bodies are the dialects' matter, so FastAPI has no dependencies to solve for each request.
     for path in SYSTEM_ONE_PATHS:
-        app.add_api_route(path, _decisions(gateway, dialect), methods=["POST"])
-    app.add_api_route("/v1/decisions", _either(gateway), methods=["POST"])
+        app.add_route(path, _decisions(gateway, dialect), methods=["POST"])
+    app.add_route("/v1/decisions", _either(gateway), methods=["POST"])
     for path, page in status.PAGES.items():
         app.add_api_route(path, _page(gateway, page), methods=["GET"])
     app.add_api_route("/metrics", _metrics(gateway), methods=["GET"])
@@ -45,7 +46,7 @@ def _create_jevos_app(gateway: Gateway) -> FastAPI:
     _surround(app, gateway, only("/v1/models", "/metrics"), jevos_problems)
     app.add_exception_handler(HTTPException, _unrouted(jevos_problems))
     dialect = JevosDialect(gateway.model.name, gateway.model.limits)
-    app.add_api_route("/v1/systemone", _decisions(gateway, dialect), methods=["POST"])
+    app.add_route("/v1/systemone", _decisions(gateway, dialect), methods=["POST"])
     for path, page in status.JEVOS_PAGES.items():
         app.add_api_route(path, _page(gateway, page), methods=["GET", "HEAD"])
     app.add_api_route("/metrics", _metrics(gateway), methods=["GET"])

@@ -100,6 +100,8 @@ class Cluster:
             case Ready():
                 self.roster.ready(worker, message)
                 log.info("worker_ready", worker=worker.hello.worker_id, cores=worker.hello.cores)
+                for relieved in self.roster.relieved_by(worker):
+                    self._relieve(relieved)
             case Drain():
                 self.roster.drain(worker)
             case Bye():
@@ -113,11 +115,19 @@ class Cluster:
             self._socket.send(identity, refusal)
             return
         for earlier in self.roster.earlier_ones(identity, hello):
-            self._lose(earlier, "replaced")
+            if not (self.roster.relieves(hello, earlier) and self._watch.is_running(earlier.identity)):
+                self._lose(earlier, "replaced")
         worker = self.roster.join(identity, hello, asyncio.get_running_loop().time())
         self._watch.add(identity, hello.host, hello.pid, lambda: self._on_exit(worker))
         self._socket.send(identity, Welcome(self._heartbeat_ms))
         log.info("worker_joined", worker=hello.worker_id, incarnation=hello.incarnation, pid=hello.pid)
+
+    def _relieve(self, worker: Worker) -> None:
+        """Its successor is ready: it answers what it holds, and leaves."""
+        self.roster.drain(worker)
+        self.metrics.recycled.inc()
+        log.info("worker_relieved", worker=worker.hello.worker_id, pid=worker.hello.pid, held_requests=len(worker.held))
+        self._socket.send(worker.identity, Drain())
 
     def _on_exit(self, worker: Worker) -> None:
         """Of what, is worth a moment: of its requests, one may be at fault."""

@@ -18,12 +18,20 @@ def check_deadline(deadline_ms: int) -> None:
 
 
 @dataclass(frozen=True)
+class RolloutConfig:
+    control_fd: int | None = option(None, "a socket, inherited from the supervisor, for orders and reports")
+    private_socket: str | None = option(None, "a path for a gateway of the generation before to send requests to")
+    standby: bool = option(False, "take no connections but those on the private socket, until ordered to")  # noqa: FBT003
+
+
+@dataclass(frozen=True)
 class GatewayConfig:
     workers_at: str = required("the endpoint workers dial, ipc:// or tcp:// on loopback")
     model: str = required("the model folder; its weights are not read here")
     listen_fd: int = required("an open listening socket, inherited from the supervisor")
     figures_at: tuple[str, ...] = required("where each gateway tells its figures: paths with commas between")
     number: int = option(0, "which of these gateways it is, from 0")
+    rollout: RolloutConfig = group(RolloutConfig)
     cluster_id: str = option("local", "workers that name another cluster are refused")
     deadline_ms: int = option(DEFAULT_DEADLINE_MS, "how long a request may take, unless its x-deadline-ms says less")
     queue_tokens: int = option(DEFAULT_QUEUE_TOKENS, "most tokens waiting for a worker; more is refused with 529")

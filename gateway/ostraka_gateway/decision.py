@@ -23,9 +23,10 @@ from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.schemas import SystemOneRequest
 from ostraka_gateway.served_model import ServedModel
 from ostraka_gateway.siblings import Siblings
+from ostraka_gateway.successor import Successor
 from ostraka_gateway.timeline import Timeline
 from ostraka_gateway.tokenization import TokenizedRequest
-from ostraka_shared.errors import InvalidRequest, OstrakaError
+from ostraka_shared.errors import ClientLeft, InvalidRequest, OstrakaError
 
 DEADLINE_HEADER = "x-deadline-ms"
 JSON = "application/json"
@@ -33,7 +34,8 @@ JSON = "application/json"
 
 @dataclass(slots=True)
 class Gateway:
-    """One gateway's parts, and whether it is leaving. `started` is the UTC date of its start."""
+    """One gateway's parts, and whether it is leaving. `started` is the UTC date of its start. `successor`: during a
+    rollout, the gateway of the next generation."""
 
     name: str
     siblings: Siblings
@@ -48,6 +50,7 @@ class Gateway:
     keys: Keys = field(default_factory=Keys)
     rate_limit: RateLimit = field(default_factory=lambda: RateLimit(0, 0))
     is_draining: bool = False
+    successor: Successor | None = None
 
 
 async def respond(gateway: Gateway, dialect: Dialect, http: Request) -> Response:
@@ -67,7 +70,16 @@ async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response
     if dialect.checks_key_first:
         _check_client(gateway, http)
     deadline = arrived + _deadline_ms(http, gateway.deadline_ms) / 1000
-    asked = await _take_in(gateway, dialect, http, timeline)
+    with Room(gateway.large_bodies) as room:
+        body = await read_body(http, gateway.body_bytes, gateway.read_timeout_s, room)
+        timeline.restart()  # the client's own pace is not our time
+        if (successor := gateway.successor) and successor.takes(http):
+            passed_on = await _pass_on(successor, http, body, deadline)
+            if passed_on is not None:
+                return passed_on
+        asked = await _understand(gateway, dialect, http, body, timeline)
+    mirrored = body if successor and len(body) <= LARGE_BODY_BYTES else None
+    del body  # from here on the answer is waited for
     tokens = await _tokenize(gateway, asked.request)
     gateway.rate_limit.take_tokens(http.state.key, tokens.input_tokens, asyncio.get_running_loop().time())
     timeline.mark("tokenize")
@@ -77,15 +89,28 @@ async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response
     timeline.mark("respond")
     headers = {"Server-Timing": timeline.finish()}
     gateway.cluster.metrics.observe(timeline.seconds)
+    if successor and mirrored is not None:
+        successor.mirror(http, mirrored, answer, timeline.seconds["total"])
     return Response(answer, media_type=JSON, headers=headers)
 
 
-async def _take_in(gateway: Gateway, dialect: Dialect, http: Request, timeline: Timeline) -> Asked:
-    with Room(gateway.large_bodies) as room:
-        body = await read_body(http, gateway.body_bytes, gateway.read_timeout_s, room)
-        timeline.restart()  # the client's own pace is not our time
-        if len(body) > LARGE_BODY_BYTES:
-            return await _understand_large(gateway, dialect, http, body, timeline)
+async def _pass_on(successor: Successor, http: Request, body: bytes, deadline: float) -> Response | None:
+    """None where it is to be answered here. Raises ClientLeft."""
+    asking = asyncio.create_task(successor.answer(http, body, deadline))
+    watch = asyncio.create_task(_watch_client(http, asking.cancel))
+    try:
+        await asyncio.wait({asking})
+        if asking.cancelled():
+            raise ClientLeft("the client closed the connection")
+        return asking.result()
+    finally:
+        watch.cancel()
+        asking.cancel()
+
+
+async def _understand(gateway: Gateway, dialect: Dialect, http: Request, body: bytes, timeline: Timeline) -> Asked:
+    if len(body) > LARGE_BODY_BYTES:
+        return await _understand_large(gateway, dialect, http, body, timeline)
     decoded = dialect.decode(body, http.headers.get("content-type"))
     timeline.mark("parse")
     if not dialect.checks_key_first:
@@ -135,7 +160,7 @@ async def _ask(gateway: Gateway, http: Request, tokens: TokenizedRequest, deadli
         watch.cancel()
 
 
-async def _watch_client(http: Request, on_left: Callable[[], None]) -> None:
+async def _watch_client(http: Request, on_left: Callable[[], object]) -> None:
     """The body has been read, so that nothing but the connection's end can still come."""
     while (await http.receive())["type"] != "http.disconnect":
         pass

@@ -8,6 +8,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from ostraka_gateway.handover import Handover
 from ostraka_gateway.open_files import CROWDED_CONNECTIONS
 from ostraka_gateway.problems import from_error
 from ostraka_gateway.unread_answers import UnreadAnswers
@@ -16,6 +17,12 @@ from ostraka_shared.errors import HeadersTooLarge, OstrakaError, RequestTooSlow,
 HEAD_BYTES_MAX = 64 * 1024
 """Of path and headers; most servers take 8 to 64 kB."""
 HEADER_MARKS = len(": \r\n")
+
+
+class LeavingState(ServerState):
+    """`handover` takes the connections of a server that is leaving, where somebody takes them."""
+
+    handover: Handover | None = None
 
 
 def protocol_for(read_timeout_s: float, connections: int) -> type[HttpToolsProtocol]:
@@ -114,6 +121,22 @@ class BoundedProtocol(PlainProtocol):
     def on_message_complete(self) -> None:
         self._stop_waiting()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if isinstance(self.server_state, LeavingState) and self.server_state.handover:
+            self.loop.call_soon(self.hand_over)  # once what was written has left
+
+    def hand_over(self) -> None:
+        """To the next server, where there is one and nothing is under way here."""
+        handover = self.server_state.handover if isinstance(self.server_state, LeavingState) else None
+        if handover and self._is_between_requests and handover.give(self.transport):
+            self._stop_waiting()
+
+    @property
+    def _is_between_requests(self) -> bool:
+        is_under_way = self.is_busy or self._is_in_head or (self.cycle is not None and self.cycle.more_body)
+        return not (is_under_way or self.transport.is_closing() or self.transport.get_write_buffer_size())
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  uvicorn's, in plain text
         if self._head_bytes > HEAD_BYTES_MAX:

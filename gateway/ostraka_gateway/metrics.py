@@ -56,11 +56,20 @@ class Metrics:
         self.cached = Counter(
             "ostraka_cached_answers", "Requests answered from the answer cache", registry=self._registry
         )
+        self.rollout = Counter(
+            "ostraka_rollout_requests",
+            "Requests that the next generation's model was given too, or instead",
+            ["outcome"],
+            registry=self._registry,
+        )
         self.dropped_frames = Counter(
             "ostraka_dropped_frames",
             "Frames that were no message of a known worker",
             ["reason"],
             registry=self._registry,
+        )
+        self.recycled = Counter(
+            "ostraka_recycled_workers", "Workers replaced before they died", registry=self._registry
         )
         self.lost_workers = Counter(
             "ostraka_lost_workers", "Workers that left without saying so", ["reason"], registry=self._registry

@@ -6,6 +6,7 @@ A pidfd names one process for as long as it is open, so that a reused pid is nev
 import asyncio
 import contextlib
 import os
+import select
 import signal
 from collections.abc import Callable
 
@@ -35,6 +36,11 @@ class ProcessWatch:
         if _is_sibling(pid):
             self._siblings.add(identity)
         asyncio.get_running_loop().add_reader(pidfd, on_exit)
+
+    def is_running(self, identity: bytes) -> bool:
+        """False also where it cannot be known."""
+        pidfd = self._pidfds.get(identity)
+        return pidfd is not None and not select.select([pidfd], [], [], 0)[0]
 
     def is_sibling(self, identity: bytes) -> bool:
         """Of the same supervisor."""

@@ -190,6 +190,16 @@ class Roster:
         """Those a HELLO shows to be gone: the same worker before its restart, or before it lost its memory of us."""
         return [w for w in self if w.hello.worker_id == hello.worker_id or w.identity == identity]
 
+    def relieves(self, hello: Hello, earlier: Worker) -> bool:
+        """Whether the newcomer may have been started beside `earlier`, to take its place once it is ready. That this
+        still runs is for others to see: a worker that has died is followed in the same way."""
+        was = earlier.hello
+        return (hello.worker_id, hello.host) == (was.worker_id, was.host) and hello.incarnation > was.incarnation
+
+    def relieved_by(self, worker: Worker) -> list[Worker]:
+        """Once it is ready: those that need not stay."""
+        return [w for w in self if w is not worker and self.relieves(worker.hello, w)]
+
     def join(self, identity: bytes, hello: Hello, now: float) -> Worker:
         """After `refusal` found nothing and `earlier_ones` were removed."""
         before = self._last_incarnation.get(hello.worker_id)

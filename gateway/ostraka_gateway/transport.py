@@ -50,20 +50,21 @@ class WorkerSocket:
             return False
         finally:
             # The descriptor is edge-triggered: sending may use up the signal that something has arrived.
-            self._loop.call_soon(self.take_arrived)
+            if self._has_arrived():
+                self._loop.call_soon(self.take_arrived)
         return True
 
     def take_arrived(self) -> None:
         """Everything that is here, up to a turn's worth."""
         for _ in range(TURN_MESSAGES):
-            try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
+            if not self._has_arrived():
                 return
-            except zmq.ZMQError:
-                return  # closed meanwhile
-            self._take(frames)
+            self._take(self._socket.recv_multipart(zmq.NOBLOCK))
         self._loop.call_soon(self.take_arrived)
+
+    def _has_arrived(self) -> bool:
+        """Asked first, since receiving in vain costs an exception. False once closed."""
+        return not self._socket.closed and bool(int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN)
 
     def close(self) -> None:
         self._loop.remove_reader(self._socket.FD)

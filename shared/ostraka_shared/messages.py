@@ -94,7 +94,7 @@ class Started:
     """Sent before each model call. `tokens` is the call's size, from which its duration can be judged.
 
     A worker of several gateways tells each of every call, with that gateway's requests only: all wait for it. After a
-    call it says so too, with no tokens. `others_tokens`: what it holds for the other gateways.
+    call that no other follows it says so too, with no tokens. `others_tokens`: what it holds for the other gateways.
     """
 
     request_ids: tuple[str, ...]

@@ -2,7 +2,8 @@
 
 Trigger tokens in `model.json`'s "fake" table, each a token id that sets it off when any line of a call holds it:
 `fail_on_token` raises, `die_on_token` kills the process as a crash in native code would, `stall_on_token` hangs until
-the file `stall_until` exists (for ever where that is not set), `nan_on_token` answers with NaN.
+the file `stall_until` exists (for ever where that is not set), `nan_on_token` answers with NaN, `grow_on_token` takes
+`GROWTH_BYTES` more memory and keeps it.
 """
 
 import os
@@ -21,18 +22,21 @@ import numpy.typing as npt
 from ostraka_worker.engine import Line, Memory, TokenIds, first_position
 
 POLL_S = 0.005
+GROWTH_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class FakePlan:
-    """`ms_per_token` makes a call take time. `fail_to_load` is the message of an engine that cannot start,
-    `starts_thread` makes it one that must not be forked."""
+    """`ms_per_token` makes a call take time, `logit_shift` each yes likelier. `fail_to_load` is
+    the message of an engine that cannot start, `starts_thread` makes it one that must not be forked."""
 
     fail_on_token: int | None = None
     die_on_token: int | None = None
     stall_on_token: int | None = None
     stall_until: str | None = None
     nan_on_token: int | None = None
+    grow_on_token: int | None = None
+    logit_shift: float = 0.0
     ms_per_token: float = 0.0
     fail_to_load: str | None = None
     starts_thread: bool = False
@@ -41,6 +45,7 @@ class FakePlan:
 class FakeEngine:
     def __init__(self, plan: dict[str, Any]) -> None:
         self._plan = FakePlan(**plan)
+        self._grown: list[npt.NDArray[np.uint8]] = []
         if self._plan.fail_to_load:
             raise RuntimeError(self._plan.fail_to_load)
         if self._plan.starts_thread:
@@ -64,6 +69,8 @@ class FakeEngine:
         if plan.die_on_token in tokens:
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             os.kill(os.getpid(), signal.SIGSEGV)
+        if plan.grow_on_token in tokens:
+            self._grown.append(np.ones(GROWTH_BYTES, np.uint8))
         if plan.fail_on_token in tokens:
             raise RuntimeError("the fake engine was told to fail")
         for line in lines:
@@ -71,6 +78,7 @@ class FakeEngine:
                 line.keep.write(first_position(lines, line), [line.tokens[: line.keep_tokens]])
         answered = [fake_logits(_sequence(lines, line)) for line in lines if line.is_answered]
         logits = np.stack(answered) if answered else np.zeros((0, 2), np.float32)
+        logits[:, 1] += plan.logit_shift
         if plan.nan_on_token in tokens:
             logits[:] = np.nan
         return logits

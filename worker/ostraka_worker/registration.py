@@ -1,10 +1,10 @@
-"""What one gateway knows of this worker: told by HELLO, READY and DRAIN, and all over again after a break."""
+"""What each gateway knows of this worker: told by HELLO, READY and DRAIN, and all over again after a break."""
 
 from collections.abc import Callable
 
 import structlog
 
-from ostraka_shared.messages import Drain, Hello, Message, Ready, Refused
+from ostraka_shared.messages import Bye, Drain, Hello, Message, Ready, Refused
 
 log = structlog.get_logger()
 
@@ -57,3 +57,31 @@ class Registration:
         if self._is_draining:
             self.drain()
         return True
+
+
+class Registrations(tuple[Registration, ...]):
+    """With all gateways, by their numbers."""
+
+    __slots__ = ()
+
+    @property
+    def refusal(self) -> Refused | None:
+        """Why no gateway wants this worker any more."""
+        refusals = [each.refusal for each in self]
+        return refusals[0] if all(refusals) else None
+
+    def introduce(self) -> None:
+        for each in self:
+            each.introduce()
+
+    def announce(self, ready: Ready) -> None:
+        for each in self:
+            each.announce(ready)
+
+    def drain(self) -> None:
+        for each in self:
+            each.drain()
+
+    def leave(self) -> None:
+        for each in self:
+            each.say(Bye("drained"))

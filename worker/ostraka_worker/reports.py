@@ -9,7 +9,7 @@ from ostraka_shared.errors import OstrakaError
 from ostraka_shared.messages import Beat, Failed, Result, Started
 from ostraka_worker.fair_line import Waiting
 from ostraka_worker.inference import Call
-from ostraka_worker.registration import Registration
+from ostraka_worker.registration import Registrations
 from ostraka_worker.schedule import Running, Schedule
 from ostraka_worker.sharing import Sharing
 from ostraka_worker.snapshots import Snapshots
@@ -20,7 +20,7 @@ DEFAULT_HEARTBEAT_S = 0.5
 
 class Reports:
     def __init__(
-        self, registrations: list[Registration], schedule: Schedule, snapshots: Snapshots, sharing: Sharing
+        self, registrations: Registrations, schedule: Schedule, snapshots: Snapshots, sharing: Sharing
     ) -> None:
         self._registrations = registrations
         self._schedule = schedule
@@ -37,10 +37,11 @@ class Reports:
             registration.say(Started(running.request_ids(call, gateway), tokens, self._others_tokens(gateway)))
 
     def ended(self, running: Running, call: Call, seconds: float, now: float) -> None:
-        """To be told after the call's answers. Where one gateway alone asks, those tell it all."""
+        """To be told after the call's answers. An only gateway knows by them; several, by the next call's STARTED,
+        where one follows at once."""
         gateways = len(self._registrations)
         self._sharing.used(seconds, running.tokens_by(call, gateways), now)
-        if gateways > 1:
+        if gateways > 1 and self._schedule.is_idle:
             for gateway, registration in enumerate(self._registrations):
                 registration.say(Started((), 0, self._others_tokens(gateway)))
 

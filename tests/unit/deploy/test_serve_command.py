@@ -12,7 +12,8 @@ import pytest
 from ostraka import supervisor
 from ostraka.cores import CoreLayout
 from ostraka.embedded_model import find_model
-from ostraka.serve_command import ProcessesConfig, ServeConfig, build_supervisor, listen, private_run_dir
+from ostraka.serve_command import build_supervisor, listen, private_run_dir
+from ostraka.serve_config import ProcessesConfig, ServeConfig
 from ostraka_gateway.config import GatewayConfig
 from ostraka_shared.addresses import METRICS_FOLDER
 from ostraka_shared.errors import ConfigError
@@ -32,7 +33,8 @@ def children(config, fake_model, tmp_path, *, is_pinned=True, workers=((2,), (3,
     with listen(config.host, config.port) as listener:
         supervisor = build_supervisor(config, fake_model, layout, listener, tmp_path)
         (gateway,), found = supervisor._gateways, supervisor._workers
-        assert gateway.pass_fds == (listener.fileno(),)
+        assert gateway.listen_fd == listener.fileno()
+        gateway.pass_fds = (gateway.listen_fd, 8)  # as its start would
         assert gateway.command(1)[:2] == ["-m", "ostraka_gateway"]
         assert {tuple(child.command(1)[:2]) for child in found} == {("-m", "ostraka_worker")}
         return (
@@ -87,7 +89,7 @@ def test_a_worker_of_two_cores_has_two_threads_pinned_or_not(fake_model, tmp_pat
 def zygotes(supervisor):
     """Of each: its settings, and the names of the workers that it forks."""
     found = []
-    for zygote in supervisor._zygotes:
+    for zygote in supervisor._first.zygotes:
         zygote.pass_fds = (7,)  # as its start would
         workers = [worker.name for worker in supervisor._workers if worker.fork_from == zygote.fork]
         assert zygote.command(1)[:2] == ["-m", "ostraka_worker.zygote"]
@@ -114,7 +116,7 @@ def test_each_node_has_a_zygote_on_the_cores_of_its_workers(fake_model, tmp_path
 )
 def test_workers_that_load_for_themselves_or_have_several_threads_have_no_zygote(fake_model, tmp_path, config, workers):
     supervisor, _, _ = children(config, fake_model, tmp_path, workers=workers)
-    assert supervisor._zygotes == []
+    assert supervisor._first.zygotes == []
     assert {worker.fork_from for worker in supervisor._workers} == {None}
 
 
@@ -145,14 +147,16 @@ def test_each_gateway_has_its_own_place_and_each_worker_dials_them_all(fake_mode
     with listen(config.host, config.port) as listener:
         layout = CoreLayout(((2,), (3,)), (0, 0), (0, 1), True, "")
         built = build_supervisor(config, fake_model, layout, listener, tmp_path)
+        assert {child.listen_fd for child in built._gateways} == {listener.fileno()}
+        for child in built._gateways:
+            child.pass_fds = (child.listen_fd, 8)
         gateways = [parse(GatewayConfig, child.command(1)[2:]) for child in built._gateways]
-        assert {child.pass_fds for child in built._gateways} == {(listener.fileno(),)}
     workers = [parse(WorkerConfig, child.command(1)[2:]) for child in built._workers]
     assert [child.name for child in built._gateways] == ["gateway", "gateway1", "gateway2"]
     assert [gateway.number for gateway in gateways] == [0, 1, 2]
     assert len({gateway.workers_at for gateway in gateways}) == 3
-    assert {gateway.figures_at for gateway in gateways} == {tuple(built._figures_at)}
-    assert len(set(built._figures_at)) == 3
+    assert {gateway.figures_at for gateway in gateways} == {tuple(built._first.figures_at)}
+    assert len(set(built._first.figures_at)) == 3
     assert {worker.gateway for worker in workers} == {tuple(gateway.workers_at for gateway in gateways)}
 
 

@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from ostraka import supervisor as supervisor_module
+from ostraka.generation import Generation
 from ostraka.restarts import CRASH_LIMIT_AT_START, RestartPolicy
 from ostraka.supervisor import STARTING_POLL_S, Supervisor
 from tests.clocks import FakeClock
@@ -90,7 +91,7 @@ class World:
 
         self.is_shut = False
         self.listener = SimpleNamespace(getsockname=lambda: ("127.0.0.1", 1), shutdown=self.shut)
-        self.supervisor = Probed(self.gateways, self.workers, self.listener, [], GRACE_S)
+        self.supervisor = Probed(Generation(1, self.gateways, self.workers), self.listener, GRACE_S)
 
     def shut(self, _):
         self.is_shut = True
@@ -313,7 +314,7 @@ def zygote(world, monkeypatch):
     """No orphans are looked for: this process has children of other tests."""
     monkeypatch.setattr(supervisor_module, "reap_strays", lambda _: None)
     found = FakeChild("zygote 0", world)
-    world.supervisor._zygotes.append(found)
+    world.supervisor._first.zygotes.append(found)
     return found
 
 
@@ -418,6 +419,7 @@ DRIVER = """
 import json, socket, sys
 from pathlib import Path
 from ostraka.children import Child
+from ostraka.generation import Generation
 from ostraka.restarts import RestartPolicy
 from ostraka.signals import taken_signals
 from ostraka.supervisor import Supervisor
@@ -429,7 +431,8 @@ def make(name):
         lambda incarnation: ["-S", "-c", child, name, str(incarnation), str(folder)],
         RestartPolicy(lambda: 0.0),
     )
-supervisor = Supervisor([make("gateway")], [make("w0"), make("w1")], listener, [f"{folder}/figures.sock"], 20.0)
+first = Generation(1, [make("gateway")], [make("w0"), make("w1")], figures_at=[f"{folder}/figures.sock"])
+supervisor = Supervisor(first, listener, 20.0)
 with taken_signals() as signals:
     sys.exit(supervisor.run(signals))
 """
@@ -559,6 +562,7 @@ def test_ctrl_c_in_the_terminal_is_the_supervisors_alone(real):
 ORPHAN = """
 import os, sys
 from ostraka.children import Child
+from ostraka.generation import Generation
 from ostraka.restarts import RestartPolicy
 script = (
     "import os, sys, json, signal\\n"

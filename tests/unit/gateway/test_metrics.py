@@ -146,3 +146,10 @@ def test_a_restart_continues_a_workers_series_instead_of_adding_one(metrics, ros
 def test_restarts_outlive_the_worker(metrics, roster):
     roster.remove(join(roster, "w0"), 1.0)
     assert scrape(metrics, roster)["ostraka_worker_restarts_total", ("worker", "w0")] == 0
+
+
+def test_two_of_one_name_are_one_series(metrics, roster):
+    """As while a worker's replacement is coming."""
+    for incarnation, rss_bytes in ((2, 200), (1, 100)):
+        join(roster, "w0", incarnation).beat = Beat(0, 0, 0, 0, 0, rss_bytes)
+    assert scrape(metrics, roster)["ostraka_worker_rss_bytes", ("worker", "w0")] == 200

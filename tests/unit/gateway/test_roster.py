@@ -56,6 +56,19 @@ def test_a_worker_is_ready_once_it_says_so(roster):
     assert (worker.engine, worker.credit_tokens) == ("onnxruntime 1.31.1", 512)
 
 
+def test_a_newer_one_of_the_same_name_and_host_relieves(roster):
+    old = join(roster, "w0", 1)
+    other = join(roster, "w1", 5)
+    assert roster.relieves(hello("w0", 2), old)
+    assert not roster.relieves(hello("w0", 1), old)
+    assert not roster.relieves(hello("w0", 2), other)
+    elsewhere = Hello("c", "w0", 2, "f", "other host", 100, (0,))
+    assert not roster.relieves(elsewhere, old)
+    new = roster.join(identity("w0", 2), hello("w0", 2), 0.0)
+    assert roster.relieved_by(new) == [old]
+    assert roster.relieved_by(old) == []
+
+
 def test_a_worker_of_several_gateways_gives_each_its_part(roster):
     """What it holds for the others is before what it is given next; what they use of its time is not free."""
     worker, other = join(roster), join(roster, "w1")

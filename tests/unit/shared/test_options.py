@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostraka.serve_command import ServeConfig
+from ostraka.serve_config import ServeConfig
 from ostraka_gateway.config import GatewayConfig
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.options import add_options, build_parser, group, option, read_settings, required, to_flags

@@ -20,7 +20,7 @@ from ostraka_shared.messages import (
     Welcome,
     Work,
 )
-from ostraka_worker import service
+from ostraka_worker import hearing, service
 from ostraka_worker.fake_engine import FakeEngine
 from ostraka_worker.reports import DEFAULT_HEARTBEAT_S
 from ostraka_worker.service import SHORT_CALL_TOKENS, WARM_UP_SHAPES, Service
@@ -123,7 +123,7 @@ class World:
 
 @pytest.fixture
 def world(monkeypatch):
-    return World(FakeClock().install(monkeypatch, service))
+    return World(FakeClock().install(monkeypatch, service).install(monkeypatch, hearing))
 
 
 def results(said):
@@ -392,7 +392,7 @@ GAPS = st.lists(
 def test_idle_it_is_never_silent_for_longer_than_a_heartbeat(gaps):
     """Whatever arrives meanwhile: a message that needs no answer must not put off the beat."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        world = World(FakeClock().install(monkeypatch, service))
+        world = World(FakeClock().install(monkeypatch, service).install(monkeypatch, hearing))
 
         def arrive(share, message):
             def step():
@@ -427,7 +427,7 @@ STEP = st.lists(
 @settings(max_examples=50)
 def test_every_request_is_answered_exactly_once_and_rightly(steps):
     with pytest.MonkeyPatch.context() as monkeypatch:
-        world = World(FakeClock().install(monkeypatch, service))
+        world = World(FakeClock().install(monkeypatch, service).install(monkeypatch, hearing))
         said = world.run(*steps)
     works = [each for step in steps for each in step]
     answers = [message for message in said if isinstance(message, (Result, Failed))]
@@ -499,7 +499,7 @@ class TwoLinks(FakeLink):
 
 @pytest.fixture
 def pair(monkeypatch):
-    clock = FakeClock().install(monkeypatch, service)
+    clock = FakeClock().install(monkeypatch, service).install(monkeypatch, hearing)
     world = World(clock)
     world.link = TwoLinks(clock)
     world.service = Service(world.link, HELLO, BUDGET, 2 * BUDGET, Snapshots(4, 1000))
@@ -526,6 +526,11 @@ def test_each_gateway_is_answered_its_own_and_told_of_every_call(pair):
 def test_a_gateway_that_only_waits_hears_when_the_call_begins_and_ends(pair):
     _, others = run_pair(pair, [(0, work("a", 4))], [])
     assert others[2:] == [Started((), 4, 4), Started((), 0), *END]
+
+
+def test_a_call_that_follows_at_once_tells_the_end_of_the_one_before(pair):
+    _, others = run_pair(pair, [(0, work("a", 10)), (0, work("b", 10)), (0, work("c", 10))], [])
+    assert others[2:] == [*(Started((), 10, held) for held in (30, 20, 10)), Started((), 0), *END]
 
 
 def test_a_gateway_whose_link_is_cut_loses_only_its_own(pair):

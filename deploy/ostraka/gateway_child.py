@@ -1,0 +1,53 @@
+"""The supervisor's side of a gateway: a child like the others, that takes orders and reports."""
+
+import contextlib
+import socket
+from dataclasses import dataclass, field
+
+from ostraka.children import Child
+from ostraka_gateway.orders import MESSAGE_BYTES, Order, Report, decode_report, encode_order
+
+
+@dataclass(slots=True, eq=False)
+class GatewayChild(Child):
+    """`command` gets the channel's descriptor, which is the last of `pass_fds`, from here."""
+
+    listen_fd: int = -1
+    control: socket.socket | None = None
+    report: Report = field(default_factory=Report)
+
+    def start(self) -> None:
+        self.hang_up()
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control.settimeout(0.0)
+        with theirs:
+            self.pass_fds = (self.listen_fd, theirs.fileno())
+            Child.start(self)  # `super()` knows nothing of a dataclass made anew for its slots
+
+    def reap(self) -> int | None:
+        code = Child.reap(self)
+        if code is not None:
+            self.hang_up()
+        return code
+
+    def hang_up(self) -> None:
+        if self.control:
+            self.control.close()
+        self.control, self.report = None, Report()
+
+    def order(self, order: Order) -> bool:
+        """False where it cannot be told: it has ended, or takes nothing."""
+        try:
+            return bool(self.control and self.control.send(encode_order(order)))
+        except OSError:
+            return False
+
+    def take_reports(self) -> None:
+        """`report` is the last one then."""
+        with contextlib.suppress(OSError):  # no more
+            while self.control:
+                if message := self.control.recv(MESSAGE_BYTES):
+                    self.report = decode_report(message)
+                else:  # it is ending; an end that can be read for ever would keep its reader awake
+                    self.control.close()
+                    self.control = None

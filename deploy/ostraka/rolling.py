@@ -1,0 +1,206 @@
+"""Carries a rollout out, in the supervisor: what `rollout` decides becomes processes, orders and words to who asked."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from ostraka import rollout
+from ostraka.children import Child
+from ostraka.front_desk import FrontDesk
+from ostraka.generation import Departure, Generation
+from ostraka.rollout import OVER, Instruction, Phase, Rollout, RolloutPlan
+from ostraka_gateway import orders
+from ostraka_gateway.shadow import Figures
+from ostraka_shared.errors import OstrakaError
+from ostraka_shared.model_folder import ModelFolder, open_folder
+
+log = structlog.get_logger()
+
+ABORT_GRACE_S = 5.0
+"""What a new generation holds when it is given up, the old one answers again."""
+SAY_FIGURES_S = 1.0
+TURN_S = 0.1
+
+Prepare = Callable[[ModelFolder, int], Generation]
+"""Of a model folder and the generation's number, with the settings as they are now. Raises OstrakaError or OSError."""
+
+
+class Rolling:
+    """`serving` is the generation that serves: the supervisor's, which looks after it."""
+
+    def __init__(self, desk: FrontDesk, serving: Generation, prepare: Prepare, grace_s: float) -> None:
+        self.serving = serving
+        self._desk = desk
+        self._prepare = prepare
+        self._grace_s = grace_s
+        self._rollout: Rollout | None = None
+        self._new: Generation | None = None
+        self._departures: list[Departure] = []
+        self._last_number = serving.number
+        self._said = 0.0
+        self._measured = Figures()
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._rollout is not None
+
+    @property
+    def others(self) -> list[Generation]:
+        """Beside the one that serves."""
+        leaving = [departure.generation for departure in self._departures]
+        return leaving if self._new is None or self._new in leaving else [self._new, *leaving]
+
+    @property
+    def sockets(self) -> list[Any]:
+        doors = [door for generation in (self.serving, *self.others) for door in generation.doors]
+        return [*self._desk.sockets, *(door.control for door in doors if door.control)]
+
+    def turn(self, *, may_begin: bool) -> None:
+        """To be called whenever something may have happened, and every TURN_S while a rollout is under way."""
+        for generation in (self.serving, *self.others):
+            for door in generation.doors:
+                door.take_reports()
+        wish = self._desk.take()
+        if wish is not None and self._rollout is None:
+            self._begin(wish, may_begin=may_begin)
+        now = time.monotonic()
+        if self._rollout:
+            self._observe(self._rollout, now)
+        for departure in list(self._departures):
+            if departure.turn(now):
+                self._departures.remove(departure)
+                self._on_gone(departure.generation, now)
+
+    def exited(self, child: Child, code: str) -> bool:
+        """Whether the child is no matter of the supervisor's: it belongs to another generation than the serving one."""
+        for departure in self._departures:
+            if child in departure.generation.children:
+                departure.exited(child, code)
+                return True
+        if self._new and child in self._new.children:
+            log.warning("child_exited", child=child.name, code=code, generation=self._new.number)
+            self._tell(rollout.NewDied(child.name, code))
+            return True
+        if child in self.serving.gateways:
+            self._tell(rollout.OldGatewayDied(code))
+        return False
+
+    def cancel(self, reason: str) -> None:
+        self._tell(rollout.Cancelled(reason))
+
+    def close(self) -> None:
+        """Once no process is left."""
+        if self._rollout:
+            self._desk.say({"phase": Phase.ABORTED.value, "reason": self._rollout.reason or "the server has stopped"})
+        for generation in (self.serving, *self.others):
+            generation.remove_run_dir()
+
+    def _begin(self, wish: dict[str, Any], *, may_begin: bool) -> None:
+        try:
+            plan, model = _read_wish(wish, may_begin=may_begin)
+            self._new = self._prepare(open_folder(model or self._served()), self._last_number + 1)
+        except (OstrakaError, OSError, ValueError, TypeError) as bad:
+            self._desk.say({"refused": str(bad)})
+            self._desk.close_visit()
+            return
+        self._last_number, now = self._new.number, time.monotonic()
+        log.info("rollout", generation=self._new.number, model=str(model or self._served()))
+        self._rollout, self._measured, self._said = Rollout(plan, now), Figures(), now
+        self._act(self._rollout.begin())
+        for child in self._new.children:
+            try:
+                child.start()
+            except OSError as bad:
+                self._tell(rollout.NewDied(child.name, str(bad)))
+                return
+
+    def _served(self) -> Path:
+        return self.serving.model.path if self.serving.model else Path()
+
+    def _observe(self, running: Rollout, now: float) -> None:
+        new = self._new
+        if not self._desk.has_visitor and running.is_revocable:
+            self.cancel("whoever asked for the rollout has gone")
+        if new and running.phase is Phase.STARTING and new.is_ready:
+            self._tell(rollout.NewReady())
+        if new and running.phase is Phase.SWITCHING and new.is_accepting:
+            self._tell(rollout.Accepting())
+        if running.is_revocable and (figures := self.serving.figures()) != self._measured:
+            self._measured = figures
+            self._tell(rollout.Measured(figures))
+        self._tell(rollout.Tick())
+        if running.phase is Phase.SHADOWING and now - self._said >= SAY_FIGURES_S:
+            self._said = now
+            self._desk.say({"phase": running.phase, "figures": self._measured.summary()})
+
+    def _tell(self, event: rollout.Event) -> None:
+        if self._rollout:
+            self._act(self._rollout.handle(event, time.monotonic()))
+
+    def _act(self, instructions: list[Instruction]) -> None:
+        for each in instructions:
+            match each:
+                case rollout.Say():
+                    self._say(each)
+                case rollout.Mirror():
+                    self._assist(mirrored=each.share)
+                case rollout.PassOn():
+                    self._assist(passed_on=each.share)
+                case rollout.Alone():
+                    self._assist()
+                case rollout.Accept():
+                    self._accept()
+                case rollout.DrainOld():
+                    self._switch()
+                case rollout.EndNew():
+                    self._depart(self._new, ABORT_GRACE_S)
+
+    def _say(self, said: rollout.Say) -> None:
+        say = log.warning if said.phase in (Phase.ABORTING, Phase.ABORTED) else log.info
+        say("rollout_phase", phase=said.phase.value, **said.fields)
+        self._desk.say({"phase": said.phase.value, **said.fields})
+
+    def _assist(self, *, mirrored: float = 0.0, passed_on: float = 0.0) -> None:
+        """A gateway that cannot be told is about to be seen dead, which ends the rollout."""
+        successors = self._new.private_sockets if self._new else ()
+        for number, door in enumerate(self.serving.doors):
+            to = successors[number % len(successors)] if successors and (mirrored or passed_on) else None
+            door.order(orders.Assist(to, mirrored, passed_on))
+
+    def _accept(self) -> None:
+        for door in self._new.doors if self._new else ():
+            if not door.order(orders.Accept()):
+                self._tell(rollout.Cancelled(f"{door.name} of the new generation takes no orders"))
+                return
+
+    def _switch(self) -> None:
+        """From here on the new generation is the supervisor's to keep up."""
+        if self._new:
+            old, self.serving, self._new = self.serving, self._new, None
+            self.serving.is_serving = True
+            self._depart(old, self._grace_s)
+
+    def _depart(self, generation: Generation | None, grace_s: float) -> None:
+        if generation:
+            self._departures.append(Departure(generation, time.monotonic() + grace_s))
+
+    def _on_gone(self, generation: Generation, now: float) -> None:
+        if self._rollout is None:
+            return
+        event = rollout.NewGone() if generation is self._new else rollout.OldGone()
+        self._act(self._rollout.handle(event, now))
+        if self._rollout.phase in OVER:
+            self._new = self._rollout = None
+            self._desk.close_visit()
+
+
+def _read_wish(wish: dict[str, Any], *, may_begin: bool) -> tuple[RolloutPlan, Path | None]:
+    """Raises ValueError or TypeError."""
+    if not may_begin:
+        raise ValueError("the server is just starting or stopping")
+    if wish.keys() != {"model", "plan"}:
+        raise ValueError("this wish is not understood: is the command of another version than the server?")
+    return RolloutPlan(**wish["plan"]), Path(wish["model"]) if wish["model"] else None

@@ -1,0 +1,107 @@
+"""The gateway's end of the supervisor's channel: it takes orders and says what has become of it."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+
+import structlog
+
+from ostraka_gateway.decision import Gateway
+from ostraka_gateway.http_process import HttpProcess
+from ostraka_gateway.orders import (
+    MESSAGE_BYTES,
+    Accept,
+    Assist,
+    Leave,
+    Order,
+    Report,
+    decode_order,
+    encode_report,
+)
+from ostraka_gateway.shadow import Figures
+from ostraka_gateway.successor import Successor
+
+log = structlog.get_logger()
+
+REPORT_S = 0.1
+
+
+class Control:
+    """Lives on the gateway's event loop: `start`, and `stop` once the server has ended."""
+
+    def __init__(
+        self, channel: socket.socket, gateway: Gateway, server: HttpProcess, leave: Callable[[], None]
+    ) -> None:
+        channel.setblocking(False)  # noqa: FBT003  the standard library's own
+        self._channel = channel
+        self._gateway = gateway
+        self._server = server
+        self._leave = leave
+        self._loop = asyncio.get_running_loop()
+        self._reported: Report | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._accepting: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._loop.add_reader(self._channel, self._take)
+        self._report()
+
+    def stop(self) -> None:
+        self._loop.remove_reader(self._channel)
+        if self._timer:
+            self._timer.cancel()
+        if self._gateway.successor:
+            self._gateway.successor.close()
+        self._channel.close()
+
+    def _take(self) -> None:
+        try:
+            message = self._channel.recv(MESSAGE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            message = b""
+        if not message:  # the supervisor has ended, and the system is about to end us
+            self._loop.remove_reader(self._channel)
+            return
+        try:
+            self._obey(decode_order(message))
+        except (ValueError, KeyError, TypeError) as bad:
+            log.error("order_not_understood", detail=str(bad))
+
+    def _obey(self, order: Order) -> None:
+        match order:
+            case Assist():
+                self._assist(order)
+            case Accept():
+                self._accepting = self._loop.create_task(self._server.accept())
+            case Leave():
+                self._leave()
+
+    def _assist(self, order: Assist) -> None:
+        successor = self._gateway.successor
+        if successor and successor.socket_path != order.to:
+            successor.close()
+            successor = None
+        if order.to and successor is None:
+            successor = Successor(order.to, self._gateway.cluster.metrics)
+        self._gateway.successor = successor
+        if successor:
+            successor.share_passed_on = order.passed_on
+            successor.share_mirrored = order.mirrored
+            if not order.mirrored:
+                successor.stop_mirroring()
+
+    def _report(self) -> None:
+        successor = self._gateway.successor
+        report = Report(
+            ready_workers=len(self._gateway.cluster.roster.ready_workers()),
+            is_accepting=self._server.is_accepting,
+            figures=successor.figures if successor else Figures(),
+        )
+        if report != self._reported:
+            with contextlib.suppress(OSError):  # what it does not take now is said again
+                self._channel.send(encode_report(report))
+                self._reported = report
+        self._timer = self._loop.call_later(REPORT_S, self._report)

@@ -1,0 +1,61 @@
+"""What a supervisor tells its gateways and they tell it, as JSON in one datagram each. Both are of one installation."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ostraka_gateway.shadow import Figures
+
+MESSAGE_BYTES = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class Assist:
+    """How much of its work a gateway shares with its successor on the private socket `to`; None: it has none."""
+
+    to: str | None = None
+    mirrored: float = 0.0
+    passed_on: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """Take connections from the listening socket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Stop accepting, answer what is here, give the connections to the successor, and end."""
+
+
+Order = Assist | Accept | Leave
+ORDERS: dict[str, type[Assist] | type[Accept] | type[Leave]] = {"assist": Assist, "accept": Accept, "leave": Leave}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Sent whenever it changes."""
+
+    ready_workers: int = 0
+    is_accepting: bool = False
+    figures: Figures = field(default_factory=Figures)
+
+
+def encode_order(order: Order) -> bytes:
+    return json.dumps({"order": type(order).__name__.lower(), **asdict(order)}).encode()
+
+
+def decode_order(message: bytes) -> Order:
+    """Raises ValueError, KeyError or TypeError."""
+    fields: dict[str, Any] = json.loads(message)
+    return ORDERS[fields.pop("order")](**fields)
+
+
+def encode_report(report: Report) -> bytes:
+    return json.dumps(asdict(report)).encode()
+
+
+def decode_report(message: bytes) -> Report:
+    """Raises ValueError, KeyError or TypeError."""
+    fields: dict[str, Any] = json.loads(message)
+    return Report(**fields | {"figures": Figures(**fields["figures"])})
