@@ -40,7 +40,11 @@ class ProcessWatch:
     def is_running(self, identity: bytes) -> bool:
         """False also where it cannot be known."""
         pidfd = self._pidfds.get(identity)
-        return pidfd is not None and not select.select([pidfd], [], [], 0)[0]
+        if pidfd is None:
+            return False
+        ended = select.poll()  # `select.select` knows no descriptor above 1,023, and clients may have all of those
+        ended.register(pidfd, select.POLLIN)
+        return not ended.poll(0)
 
     def is_sibling(self, identity: bytes) -> bool:
         """Of the same supervisor."""
