@@ -133,7 +133,18 @@ async def test_one_that_dies_while_it_is_mirrored_to_is_an_error():
     assert made.figures == Figures(errors=1)
 
 
-async def test_a_successor_that_stands_still_does_not_hold_a_request_beyond_its_deadline():
+async def test_a_deadline_too_short_for_it_is_no_fault_of_its():
+    made, loop = make(), asyncio.get_running_loop()
+    deadline = loop.time() + 0.05
+    says = loop.create_future()
+    loop.call_at(deadline + 0.01, says.set_result, answered(504))
+    made._client.post = lambda *_: says
+    assert await made.answer(http(), b"{}", deadline) is None
+    assert made.figures == Figures(refused=1)
+
+
+async def test_a_successor_that_stands_still_does_not_hold_a_request_beyond_its_deadline(monkeypatch):
+    monkeypatch.setattr(successor_module, "LATE_S", 0.05)
     made = make()
     made._client.post = lambda *_: asyncio.get_running_loop().create_future()
     begun = time.monotonic()
