@@ -87,6 +87,6 @@ def _send(to: socket.socket, message: dict[str, Any]) -> None:
 def _parse(message: bytes) -> dict[str, Any]:
     try:
         found = json.loads(message)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     return found if isinstance(found, dict) else {"unreadable": True}

@@ -4,8 +4,12 @@ import contextlib
 import socket
 from dataclasses import dataclass, field
 
+import structlog
+
 from ostraka.children import Child
 from ostraka_gateway.orders import MESSAGE_BYTES, Order, Report, decode_report, encode_order
+
+log = structlog.get_logger()
 
 
 @dataclass(slots=True, eq=False)
@@ -15,6 +19,7 @@ class GatewayChild(Child):
     listen_fd: int = -1
     control: socket.socket | None = None
     report: Report = field(default_factory=Report)
+    is_understood: bool = True
 
     def start(self) -> None:
         self.hang_up()
@@ -33,7 +38,7 @@ class GatewayChild(Child):
     def hang_up(self) -> None:
         if self.control:
             self.control.close()
-        self.control, self.report = None, Report()
+        self.control, self.report, self.is_understood = None, Report(), True
 
     def order(self, order: Order) -> bool:
         """False where it cannot be told: it has ended, or takes nothing."""
@@ -47,7 +52,16 @@ class GatewayChild(Child):
         with contextlib.suppress(OSError):  # no more
             while self.control:
                 if message := self.control.recv(MESSAGE_BYTES):
-                    self.report = decode_report(message)
+                    self._take(message)
                 else:  # it is ending; an end that can be read for ever would keep its reader awake
                     self.control.close()
                     self.control = None
+
+    def _take(self, message: bytes) -> None:
+        """Of a gateway that was started from newer files than this process, not even the form is known."""
+        try:
+            self.report = decode_report(message)
+        except (ValueError, KeyError, TypeError) as bad:
+            if self.is_understood:
+                log.warning("report_not_understood", child=self.name, detail=str(bad))
+            self.is_understood = False

@@ -7,7 +7,6 @@ import os
 import socket
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -17,7 +16,7 @@ from ostraka.rollout import Phase, RolloutPlan
 from ostraka.running_cluster import RunningCluster
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.model_folder import open_folder, verify_folder
-from ostraka_shared.options import add_options, read_settings
+from ostraka_shared.options import add_options, expand_user, read_settings
 
 EXIT_ABORTED = 1
 FIGURES = ("requests", "mean_difference", "largest_difference", "flips", "errors", "unanswered", "latency_ratio")
@@ -34,7 +33,7 @@ def run(values: argparse.Namespace) -> int:
     plan = read_settings(RolloutPlan, values)
     model = None
     if values.model is not None:
-        model = Path(values.model).expanduser().absolute()
+        model = expand_user(values.model).absolute()
         verify_folder(open_folder(model))  # a broken one is said at once, and not after it was loaded
     with _reach(RunningCluster(values.server).supervisor) as server:
         wish = {"model": None if model is None else str(model), "plan": asdict(plan)}
