@@ -20,7 +20,7 @@ from ostraka_shared.model_folder import ModelFolder, open_folder
 log = structlog.get_logger()
 
 ABORT_GRACE_S = 5.0
-"""What a new generation holds when it is given up, the old one answers again."""
+"""What a new generation that accepts no clients holds when it is given up, the old one answers again."""
 SAY_FIGURES_S = 1.0
 TURN_S = 0.1
 
@@ -156,7 +156,7 @@ class Rolling:
                 case rollout.DrainOld():
                     self._switch()
                 case rollout.EndNew():
-                    self._depart(self._new, ABORT_GRACE_S)
+                    self._depart(self._new, self._grace_s if each.has_clients else ABORT_GRACE_S)
 
     def _say(self, said: rollout.Say) -> None:
         say = log.warning if said.phase in (Phase.ABORTING, Phase.ABORTED) else log.info

@@ -141,7 +141,9 @@ class DrainOld:
 
 @dataclass(frozen=True, slots=True)
 class EndNew:
-    pass
+    """`has_clients`: some may be connected to it, and to nobody else."""
+
+    has_clients: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,7 @@ class Rollout:
     def _abort(self, reason: str) -> list[Instruction]:
         self.reason, begun = reason, self.phase
         was = [] if begun is Phase.STARTING else [Alone()]
-        return [*self._enter(Phase.ABORTING, self._since, reason=reason), *was, EndNew()]
+        return [*self._enter(Phase.ABORTING, self._since, reason=reason), *was, EndNew(begun is Phase.SWITCHING)]
 
     def _enter(self, phase: Phase, now: float, **fields: Any) -> list[Instruction]:
         self.phase, self._since = phase, now
