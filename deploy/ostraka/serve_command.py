@@ -157,6 +157,7 @@ def _prepare_next(config: ServeConfig, machine: Machine, listener: socket.socket
         again = _read_again(arguments, config)
         layout = _plan_layout(machine, again)
         auth.load_keys(os.environ, again.http.api_keys_file)  # what is wrong with them is said now
+        allow_open_files(again.http.connections)
         return next_generation(number, again, folder, layout, listener, run_dir / str(number))
 
     return prepare
@@ -170,4 +171,4 @@ def _read_again(arguments: list[str], before: ServeConfig) -> ServeConfig:
         now = read_settings(ServeConfig, parser.parse_args(arguments))
     except SystemExit:
         raise ConfigError("the server's settings cannot be read any more: its log says why") from None
-    return replace(now, host=before.host, port=before.port, run_dir=before.run_dir)
+    return replace(now, host=before.host, port=before.port, run_dir=before.run_dir, grace_s=before.grace_s)

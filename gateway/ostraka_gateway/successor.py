@@ -24,7 +24,7 @@ RETURNED_HEADERS = ("content-type", "server-timing", "retry-after", "retry-after
 HASHES = 1 << 32
 FAILED = 500
 LATE_S = 0.5
-"""Beyond the deadline, for it to say itself that time was too short: who does is busy, who says nothing stands still."""
+"""Beyond the deadline, for it to say that time was too short: who does is busy, who says nothing stands still."""
 
 
 class Successor:

@@ -10,10 +10,11 @@ from typing import get_args, get_type_hints
 import pytest
 
 from ostraka import supervisor
-from ostraka.cores import CoreLayout
+from ostraka.cores import CoreLayout, read_machine
 from ostraka.embedded_model import find_model
-from ostraka.serve_command import build_supervisor, listen, private_run_dir
+from ostraka.serve_command import _prepare_next, build_supervisor, listen, private_run_dir
 from ostraka.serve_config import ProcessesConfig, ServeConfig
+from ostraka_gateway import open_files
 from ostraka_gateway.config import GatewayConfig
 from ostraka_shared.addresses import METRICS_FOLDER
 from ostraka_shared.errors import ConfigError
@@ -326,3 +327,37 @@ def test_no_option_of_serve_is_without_a_flag_or_a_variable(monkeypatch, name, v
     assert find(parse(ServeConfig, [flag] if isinstance(value, bool) else [f"{flag}={text}"]), name) == value
     monkeypatch.setitem(os.environ, f"OSTRAKA_{name.upper()}", text)
     assert find(parse(ServeConfig, []), name) == value
+
+
+@pytest.fixture
+def next_one(monkeypatch, fake_model, tmp_path):
+    """`next_one(flags)`: what another generation's gateway is started with, where those are the flags by now."""
+
+    def prepared(*flags):
+        monkeypatch.setattr(sys, "argv", ["ostraka", "serve", *flags])
+        before = ServeConfig(port=0, grace_s=10.0, run_dir=str(tmp_path))
+        with listen(before.host, before.port) as listener:
+            generation = _prepare_next(before, read_machine(), listener, tmp_path)(fake_model, 2)
+        (gateway,) = generation.gateways
+        gateway.pass_fds = (gateway.listen_fd, 8)
+        return generation, parse(GatewayConfig, gateway.command(1)[2:])
+
+    return prepared
+
+
+def test_another_generation_has_the_settings_of_now_but_for_the_supervisors_own(next_one, tmp_path):
+    generation, gateway = next_one(
+        "--workers=1", "--deadline-ms=777", "--grace-s=99", "--run-dir=/elsewhere", "--port=1"
+    )
+    assert gateway.deadline_ms == 777
+    assert gateway.grace_s == pytest.approx(8.0)
+    assert gateway.rollout.standby
+    assert generation.run_dir == tmp_path / "2"
+    assert stat.S_IMODE(generation.run_dir.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("flag", ["--connections=1000", "--no-such-flag", "--gateways=0"])
+def test_another_generation_that_cannot_be_is_refused(next_one, monkeypatch, flag):
+    monkeypatch.setattr(open_files.resource, "getrlimit", lambda _: (256, 1024))
+    with pytest.raises(ConfigError):
+        next_one("--workers=1", flag)

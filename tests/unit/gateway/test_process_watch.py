@@ -31,7 +31,9 @@ def crowded():
 
 @pytest.mark.usefixtures("crowded")
 async def test_beside_a_thousand_clients_it_is_still_known_whether_a_worker_runs():
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+    with subprocess.Popen(  # noqa: ASYNC220  it starts in a moment, and nothing else waits
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE
+    ) as process:
         watch = ProcessWatch()
         watch.add(b"w0", host_id(), process.pid, lambda: None)
         try:
