@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 
 from ostraka_gateway.in_flight import InFlight
 from ostraka_gateway.parts import Done, Request, Send
-from ostraka_gateway.roster import Roster, Worker
+from ostraka_gateway.roster import Roster
 from ostraka_gateway.routing import state_of
 from ostraka_gateway.waiting_line import due
+from ostraka_gateway.worker import Worker
 from ostraka_shared.messages import TOKEN_BYTES, Hello, Ready, Result, Started, Work
 
 STATE_TOKENS, QUESTION_TOKENS = 400, 20
@@ -57,7 +58,7 @@ class Simulation:
     def __init__(self, workers: int, *, has_affinity: bool) -> None:
         self.now = 0.0
         self.has_affinity = has_affinity
-        self.roster = Roster("c", "f", 0.5, 0.0)
+        self.roster = Roster("c", "f", 0.0)
         self.table = InFlight(self.roster)
         self.benches: dict[Worker, Bench] = {}
         self.events: list[tuple[float, int, str, object]] = []

@@ -22,7 +22,7 @@ REQUESTS = 3000
 class Bench:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.roster = Roster("c", "f", 0.5, self.loop.time())
+        self.roster = Roster("c", "f", self.loop.time())
         self.sent: list[tuple[bytes, Message]] = []
         self.dispatcher = Dispatcher(self.roster, Metrics(), self._send, lambda _: None, 10**9)
         self.numbers = itertools.count()

@@ -116,9 +116,7 @@ def build_server(config: GatewayConfig, gateway: Gateway) -> HttpProcess:
 
 def build_gateway(config: GatewayConfig) -> Gateway:
     model = ServedModel(open_folder(Path(config.model)), config.http.limits, config.http.name)
-    roster = Roster(
-        config.cluster_id, model.folder.fingerprint, config.heartbeat_ms / 1000, asyncio.get_running_loop().time()
-    )
+    roster = Roster(config.cluster_id, model.folder.fingerprint, asyncio.get_running_loop().time())
     own = Path(config.figures_at[config.number])
     names = [gateway_name(number) for number in range(len(config.figures_at))]
     others = {name: path for name, path in zip(names, config.figures_at, strict=True) if path != str(own)}

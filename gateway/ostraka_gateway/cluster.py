@@ -10,8 +10,10 @@ from ostraka_gateway.answer_cache import AnswerCache
 from ostraka_gateway.dispatcher import Dispatcher
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.process_watch import ProcessWatch
-from ostraka_gateway.roster import Roster, Worker, WorkerState
+from ostraka_gateway.roster import Roster
+from ostraka_gateway.silence import Silence, forgive
 from ostraka_gateway.transport import WorkerSocket
+from ostraka_gateway.worker import Worker, WorkerState
 from ostraka_shared.addresses import folder_of
 from ostraka_shared.death_notes import CRASHED, find_note, leave_note
 from ostraka_shared.errors import WireError
@@ -46,6 +48,7 @@ class Cluster:
         self.roster = roster
         self.metrics = metrics
         self._heartbeat_ms = heartbeat_ms
+        self._silence = Silence(heartbeat_ms / 1000)
         self._socket = WorkerSocket(self._on_message, self._on_garbage)
         self._watch = ProcessWatch()
         self.dispatcher = Dispatcher(roster, metrics, self._socket.send, self._on_unreachable, queue_tokens)
@@ -171,8 +174,8 @@ class Cluster:
             self._socket.take_arrived()
             # Stopped together (a suspended machine, a paused container), this process may be the first to move again.
             if (late_s := now - self._judge_due) > self._heartbeat_ms / 1000:
-                self.roster.forgive(late_s)
-            suspect, lost = self.roster.judge(now)
+                forgive(self.roster, late_s)
+            suspect, lost = self._silence.judge(self.roster, now)
             for worker in suspect:
                 log.warning("worker_suspect", worker=worker.hello.worker_id, held_requests=len(worker.held))
                 self.dispatcher.suspected(worker)

@@ -12,9 +12,11 @@ from ostraka_gateway.answer_cache import AnswerCache, Question
 from ostraka_gateway.in_flight import InFlight
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.parts import Done, Instruction, Late, Redispatched, Request, Send, Withdraw
-from ostraka_gateway.roster import Roster, Worker
+from ostraka_gateway.roster import Roster
 from ostraka_gateway.routing import state_of
+from ostraka_gateway.speeds import full_call_s, measured_speeds, tokens_per_s
 from ostraka_gateway.waiting_line import due
+from ostraka_gateway.worker import Worker
 from ostraka_shared import errors
 from ostraka_shared.codec import MAX_FRAME_BYTES
 from ostraka_shared.messages import TOKEN_BYTES, Failed, Message, Result
@@ -106,7 +108,7 @@ class Dispatcher:
         """Sends what waits, in order, as long as a worker has room. To be called whenever room may have come."""
         now = asyncio.get_running_loop().time()
         self._act(self._table.sending.pump(now))
-        self._roster.pace.watch(now, self._roster.tokens_per_s(), is_waiting=self.queued_requests > 0)
+        self._roster.pace.watch(now, tokens_per_s(self._roster.ready_workers()), is_waiting=self.queued_requests > 0)
 
     def answered(self, worker: Worker, result: Result) -> None:
         self._act(self._table.answered(worker, result))
@@ -218,12 +220,12 @@ class Dispatcher:
         has_idle = not self.queued_tokens and not all(worker.held for worker in ready)
         held_tokens = 0 if has_idle else sum(worker.claimed_tokens for worker in ready)
         expects_worker = self._roster.expects_worker(now, REPLACEMENT_S)
-        total, fastest = self._roster.measured_speeds(now)
-        call_s = self._roster.full_call_s() if self.queued_tokens else 0.0
+        total, fastest = measured_speeds(ready, self._roster.pace.share, now)
+        call_s = full_call_s(ready) if self.queued_tokens else 0.0
         return Load(self.queued_tokens, held_tokens, total, fastest, expects_worker, call_s)
 
     def _retry_s(self) -> float:
-        rate = self._roster.tokens_per_s()
+        rate = tokens_per_s(self._roster.ready_workers())
         return max(0.5, self.queued_tokens / rate) if rate else 1.0
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
 
-from ostraka_gateway.roster import Roster, Worker, WorkerState
+from ostraka_gateway.roster import Roster
+from ostraka_gateway.worker import Worker, WorkerState
 
 LEAST_TRUSTED_FIRST = (WorkerState.DRAINING, WorkerState.SUSPECT, WorkerState.STARTING, WorkerState.READY)
 SNAPSHOT_FIELDS = ("kept", "max", "tokens", "max_tokens", "hits", "misses", "reused_tokens", "bytes")

@@ -24,8 +24,9 @@ from ostraka_gateway.parts import (
     may_have_run,
     was_running,
 )
-from ostraka_gateway.roster import Roster, Worker, WorkerState
+from ostraka_gateway.roster import Roster
 from ostraka_gateway.sending import Sending
+from ostraka_gateway.worker import Worker, WorkerState
 from ostraka_shared import errors
 from ostraka_shared.death_notes import CRASHED, KILLED
 from ostraka_shared.messages import Cancel, Failed, Result

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ostraka_gateway.roster import State, Worker, WorkerState
+from ostraka_gateway.worker import State, Worker, WorkerState
 from ostraka_shared import errors
 from ostraka_shared.messages import TOKEN_BYTES, Cancel, Work
 

@@ -8,7 +8,7 @@ rendezvous hashing names: several gateways, or one after a restart, then agree w
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from ostraka_gateway.roster import State, Worker
+from ostraka_gateway.worker import State, Worker
 from ostraka_shared.reading_rules import LEAST_PREFIX_TOKENS
 
 KEY_BYTES = 8

@@ -1,10 +1,11 @@
 """What is sent next, and to whom: of those that wait the most urgent, to the worker that will be done first. Pure."""
 
 from ostraka_gateway.parts import Instruction, Part, Parts, Request, Send
-from ostraka_gateway.roster import Roster, Worker
+from ostraka_gateway.roster import Roster
 from ostraka_gateway.routing import candidates, is_long
 from ostraka_gateway.splitting import Reader, Reading, cut, plan_shares
 from ostraka_gateway.waiting_line import RETURNED_S, WaitingLine
+from ostraka_gateway.worker import Worker
 
 
 class Sending:

@@ -16,9 +16,11 @@ from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.dispatcher import Dispatcher, Reply
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.parts import KILLS_A_CRASH, MAX_BLAME
-from ostraka_gateway.roster import FRESH_S, Roster, WorkerState
+from ostraka_gateway.roster import Roster
 from ostraka_gateway.routing import candidates
+from ostraka_gateway.speeds import FRESH_S
 from ostraka_gateway.waiting_line import PATIENCE_S
+from ostraka_gateway.worker import WorkerState
 from ostraka_shared import errors
 from ostraka_shared.codec import MAX_FRAME_BYTES, decode, encode
 from ostraka_shared.messages import (
@@ -59,7 +61,7 @@ class World:
 
     def __init__(self):
         self.loop = FakeTimeLoop()
-        self.roster = Roster("c", "f", 0.5, 0.0)
+        self.roster = Roster("c", "f", 0.0)
         self.metrics = Metrics()
         self.sent = []
         self.unreachable = set()
@@ -924,7 +926,7 @@ class ClusterMachine(RuleBasedStateMachine):
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr(cluster_module, "WorkerSocket", FakeSocket)
             monkeypatch.setattr(cluster_module, "ProcessWatch", FakeWatch)
-            self.roster = Roster("c", "f", 0.5, 0.0)
+            self.roster = Roster("c", "f", 0.0)
             self.cluster = Cluster(self.roster, Metrics(), heartbeat_ms=500, queue_tokens=LIMIT)
         self.socket, self.watch = self.cluster._socket, self.cluster._watch
         self.socket.world = self

@@ -11,7 +11,7 @@ from ostraka_shared.messages import Beat, Hello, Ready, Started
 
 def seen(name, *workers, incarnation=1, requests=1, state="ready"):
     """A gateway that has asked each of the workers for so many requests of 10 tokens."""
-    roster = Roster("c", "f", 0.5, 0.0)
+    roster = Roster("c", "f", 0.0)
     for each in workers:
         worker = roster.join(each.encode(), Hello("c", each, incarnation, "f", "h", 7, (0,)), 0.0)
         roster.ready(worker, Ready("fake 1", 512, 350.0))
@@ -69,7 +69,7 @@ def test_the_cluster_is_as_its_best_gateway(states, state):
 
 
 def test_speed_and_cost_are_from_who_has_measured():
-    roster = Roster("c", "f", 0.5, 0.0)
+    roster = Roster("c", "f", 0.0)
     worker = roster.join(b"w0", Hello("c", "w0", 1, "f", "h", 7, (0,)), 0.0)
     roster.ready(worker, Ready("fake 1", 512, 350.0))
     roster.started(worker, Started((), 100))

@@ -37,7 +37,7 @@ def scrape(metrics, roster=None):
 
 @pytest.fixture
 def roster():
-    return Roster("c", "f", 0.5, 0.0)
+    return Roster("c", "f", 0.0)
 
 
 @pytest.fixture

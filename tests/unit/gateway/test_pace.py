@@ -70,7 +70,7 @@ class Overloaded:
 
     def __init__(self, gap_s: float, deadline_s: float) -> None:
         self.loop, self.gap_s, self.deadline_s = FakeTimeLoop(), gap_s, deadline_s
-        self.roster = Roster("c", "f", 0.5, self.loop.time())
+        self.roster = Roster("c", "f", self.loop.time())
         self.dispatcher = Dispatcher(self.roster, Metrics(), self.send, lambda _: None, 10**6)
         self.queues: dict[bytes, list[Work]] = {b"w0": [], b"w1": []}
         self.calls: dict[bytes, tuple[float, list[Work]]] = {}

@@ -5,8 +5,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from ostraka_gateway.roster import LOAD_S, LOST_BEATS, LOST_CALLS, SUSPECT_BEATS, Roster, WorkerState, patience_s
+from ostraka_gateway.roster import Roster
 from ostraka_gateway.routing import candidates
+from ostraka_gateway.silence import LOAD_S, LOST_BEATS, LOST_CALLS, SUSPECT_BEATS, Silence, forgive
+from ostraka_gateway.speeds import measured_speeds, tokens_per_s
+from ostraka_gateway.worker import WorkerState, patience_s
 from ostraka_shared.messages import Beat, Hello, Ready, Started
 
 BEAT_S = 0.5
@@ -25,7 +28,7 @@ def identity(name="w0", incarnation=1):
 
 @pytest.fixture
 def roster():
-    return Roster("c", "f", BEAT_S, 0.0)
+    return Roster("c", "f", 0.0)
 
 
 def join(roster, name="w0", incarnation=1, now=0.0, *, ready=True):
@@ -75,14 +78,14 @@ def test_a_worker_of_several_gateways_gives_each_its_part(roster):
     for each in (worker, other):
         roster.started(each, Started((), 100, 0))
         hear(roster, each, 100 / SPEED)
-    alone_s, speeds = worker.predicted_s, roster.measured_speeds(1.0)
+    alone_s, speeds = worker.predicted_s, measured_speeds(roster.ready_workers(), 1.0, 1.0)
     roster.started(worker, Started((), 0, 200))
     assert worker.predicted_s == pytest.approx(alone_s + 200 / worker.speed)
     assert candidates([worker, other], 10)[0] is other
     batch_speed = worker.speed
     for each in (worker, other):
         roster.beat(each, Beat(0, 0, 0, 0, 0, 0, credit_tokens=256, free_share=0.5))
-    assert roster.measured_speeds(1.0) == pytest.approx([speed / 2 for speed in speeds])
+    assert measured_speeds(roster.ready_workers(), 1.0, 1.0) == pytest.approx([speed / 2 for speed in speeds])
     assert (worker.credit_tokens, worker.speed) == (256, batch_speed)
     roster.beat(worker, Beat(0, 0, 0, 0, 0, 0))
     assert worker.credit_tokens == 256, "a beat without one leaves it"
@@ -132,9 +135,9 @@ def test_restarts_are_incarnations_above_the_first_seen(roster):
 
 def test_silence_makes_suspect_and_a_word_ready_again(roster):
     worker = join(roster)
-    assert roster.judge(SUSPECT_BEATS * BEAT_S)[1] == []
+    assert Silence(BEAT_S).judge(roster, SUSPECT_BEATS * BEAT_S)[1] == []
     assert worker.state is WorkerState.READY
-    assert roster.judge(SILENT_S)[1] == []
+    assert Silence(BEAT_S).judge(roster, SILENT_S)[1] == []
     assert worker.state is WorkerState.SUSPECT
     assert roster.ready_workers() == []
     roster.heard(worker, SILENT_S)
@@ -143,27 +146,27 @@ def test_silence_makes_suspect_and_a_word_ready_again(roster):
 
 def test_silence_for_too_long_is_loss(roster):
     worker = join(roster)
-    assert roster.judge(LOST_BEATS * BEAT_S)[1] == []
-    assert roster.judge(LOST_S)[1] == [worker]
+    assert Silence(BEAT_S).judge(roster, LOST_BEATS * BEAT_S)[1] == []
+    assert Silence(BEAT_S).judge(roster, LOST_S)[1] == [worker]
 
 
 @pytest.mark.parametrize("tokens", [1, 256, 8192])
 def test_a_call_may_take_its_time(roster, tokens):
     worker = join(roster)
     roster.started(worker, Started(("r",), tokens))
-    assert roster.judge(SUSPECT_BEATS * BEAT_S + patience_s(tokens, SPEED))[1] == []
+    assert Silence(BEAT_S).judge(roster, SUSPECT_BEATS * BEAT_S + patience_s(tokens, SPEED))[1] == []
     assert worker.state is WorkerState.READY
-    assert roster.judge(SILENT_S + patience_s(tokens, SPEED))[1] == []
+    assert Silence(BEAT_S).judge(roster, SILENT_S + patience_s(tokens, SPEED))[1] == []
     assert worker.state is WorkerState.SUSPECT
-    assert roster.judge(LOST_BEATS * BEAT_S + LOST_CALLS * patience_s(tokens, SPEED))[1] == []
-    assert roster.judge(LOST_S + LOST_CALLS * patience_s(tokens, SPEED))[1] == [worker]
+    assert Silence(BEAT_S).judge(roster, LOST_BEATS * BEAT_S + LOST_CALLS * patience_s(tokens, SPEED))[1] == []
+    assert Silence(BEAT_S).judge(roster, LOST_S + LOST_CALLS * patience_s(tokens, SPEED))[1] == [worker]
 
 
 def test_loading_may_take_long_but_not_for_ever(roster):
     worker = join(roster, ready=False)
-    assert roster.judge(LOAD_S)[1] == []
+    assert Silence(BEAT_S).judge(roster, LOAD_S)[1] == []
     assert worker.state is WorkerState.STARTING
-    assert roster.judge(LOAD_S + 1)[1] == [worker]
+    assert Silence(BEAT_S).judge(roster, LOAD_S + 1)[1] == [worker]
 
 
 @pytest.mark.parametrize("ready", [False, True])
@@ -172,10 +175,10 @@ def test_a_draining_worker_gets_no_work_and_stays_so(roster, ready):
     roster.drain(worker)
     roster.heard(worker, 1.0)
     roster.ready(worker, Ready("fake 1", 512, SPEED))
-    roster.judge(1.0 + SILENT_S)
+    Silence(BEAT_S).judge(roster, 1.0 + SILENT_S)
     assert worker.state is WorkerState.DRAINING
     assert roster.ready_workers() == []
-    assert roster.judge(1.0 + LOST_S)[1] == [worker]
+    assert Silence(BEAT_S).judge(roster, 1.0 + LOST_S)[1] == [worker]
 
 
 def test_patience_grows_with_the_call_and_shrinks_with_the_workers_speed():
@@ -188,9 +191,9 @@ def test_patience_grows_with_the_call_and_shrinks_with_the_workers_speed():
 
 def test_the_time_this_process_stood_still_is_nobodys_silence(roster):
     worker = join(roster)
-    roster.forgive(1000.0)
-    assert roster.judge(1000.0 + LOST_S - 0.1)[1] == []
-    assert roster.judge(1000.0 + LOST_S + 0.1)[1] == [worker]
+    forgive(roster, 1000.0)
+    assert Silence(BEAT_S).judge(roster, 1000.0 + LOST_S - 0.1)[1] == []
+    assert Silence(BEAT_S).judge(roster, 1000.0 + LOST_S + 0.1)[1] == [worker]
 
 
 def run_call(roster, worker, tokens, seconds, now):
@@ -205,7 +208,7 @@ def test_speed_is_measured_from_started_to_whatever_comes_next(roster):
     run_call(roster, worker, 200, 0.25, now=1.0)
     assert worker.tokens_per_s == pytest.approx(800.0, rel=0.1)
     assert (worker.started, worker.running_tokens) == ((), 0)
-    assert roster.tokens_per_s() == worker.tokens_per_s
+    assert tokens_per_s(roster.ready_workers()) == worker.tokens_per_s
 
 
 def test_speed_follows_slowly(roster):
@@ -233,9 +236,9 @@ def test_only_ready_workers_count_as_speed(roster):
     for name in ("w0", "w1"):
         worker = join(roster, name)
         run_call(roster, worker, 100, 0.1, now=0.0)
-    both = roster.tokens_per_s()
+    both = tokens_per_s(roster.ready_workers())
     roster.drain(worker)
-    assert 0 < roster.tokens_per_s() == pytest.approx(both / 2)
+    assert 0 < tokens_per_s(roster.ready_workers()) == pytest.approx(both / 2)
 
 
 def test_whom_to_wait_for(roster):
@@ -273,7 +276,7 @@ class RosterMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.now = 100.0
-        self.roster = Roster("c", "f", BEAT_S, 0.0)
+        self.roster = Roster("c", "f", 0.0)
         self.model = {}
         self.newest = {}
         self.gone = []
@@ -356,7 +359,7 @@ class RosterMachine(RuleBasedStateMachine):
     @rule(seconds=SECONDS)
     def silence(self, seconds):
         self.now += seconds
-        for worker in self.roster.judge(self.now)[1]:
+        for worker in Silence(BEAT_S).judge(self.roster, self.now)[1]:
             model = self.model[worker.identity]
             assert self.now - model.heard > (LOST_BEATS * BEAT_S if model.is_ready or model.is_draining else LOAD_S)
             self.remove(worker)
@@ -397,7 +400,7 @@ class RosterMachine(RuleBasedStateMachine):
 
     @invariant()
     def speed_is_a_number(self):
-        assert 0.0 <= self.roster.tokens_per_s() < float("inf")
+        assert 0.0 <= tokens_per_s(self.roster.ready_workers()) < float("inf")
 
 
 TestRosterMachine = RosterMachine.TestCase

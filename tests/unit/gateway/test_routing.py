@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostraka_gateway.roster import KEPT_STATES, State, Worker
 from ostraka_gateway.routing import candidates, has_room, state_of
+from ostraka_gateway.worker import KEPT_STATES, State, Worker
 from ostraka_shared.messages import Beat, Hello
 from ostraka_shared.reading_rules import LEAST_PREFIX_TOKENS
 

@@ -5,7 +5,8 @@ import pytest
 from ostraka_gateway import cluster as cluster_module
 from ostraka_gateway.cluster import NOTE_S, Cluster
 from ostraka_gateway.metrics import Metrics
-from ostraka_gateway.roster import Roster, WorkerState
+from ostraka_gateway.roster import Roster
+from ostraka_gateway.worker import WorkerState
 from ostraka_shared.death_notes import CRASHED, KILLED, find_note, leave_note
 from ostraka_shared.messages import Hello, Ready
 from tests.clocks import FakeTimeLoop
@@ -52,7 +53,7 @@ class Bench:
         monkeypatch.setattr(cluster_module, "WorkerSocket", DeafSocket)
         monkeypatch.setattr(cluster_module, "ProcessWatch", ToldWatch)
         self.loop, self.folder, self.reasons = FakeTimeLoop(), folder, []
-        self.roster = Roster("c", "f", 0.5, self.loop.time())
+        self.roster = Roster("c", "f", self.loop.time())
         self.cluster = Cluster(self.roster, Metrics(), heartbeat_ms=500, queue_tokens=1000)
         self.cluster.dispatcher.take_back = lambda _, reason: self.reasons.append(reason)
         self.watch = self.cluster._watch

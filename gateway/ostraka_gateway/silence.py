@@ -1,0 +1,50 @@
+"""When a worker is no longer to be trusted. Pure: time comes in as `now`, in seconds of any monotonic clock.
+
+A worker is silent only if its inference loop is: each message it sends comes from there. A call's size says how long
+silence may last.
+"""
+
+from collections.abc import Iterable
+
+from ostraka_gateway.worker import Worker, WorkerState
+
+LOAD_S = 300.0
+"""How long a worker may take from HELLO to READY: a large model from a cold disk."""
+SUSPECT_BEATS = 2.0
+LOST_CALLS = 1.5
+LOST_BEATS = 3.0
+"""A worker that stands still in a call of the longest step (256 tokens, fp32) is lost after 3.7 s: early enough for
+another to answer before the default deadline. Patience is twice what the call should take, so this is three times."""
+
+
+class Silence:
+    """`heartbeat_s` is what workers are told to keep."""
+
+    def __init__(self, heartbeat_s: float) -> None:
+        self._heartbeat_s = heartbeat_s
+
+    def judge(self, workers: Iterable[Worker], now: float) -> tuple[list[Worker], list[Worker]]:
+        """Makes silent workers suspect. Those it did so to, and those silent for too long: lost."""
+        suspect, lost = [], []
+        for worker in workers:
+            silent_s = now - worker.last_heard
+            if silent_s > self._lost_after_s(worker):
+                lost.append(worker)
+            elif silent_s > self._suspect_after_s(worker) and worker.state is WorkerState.READY:
+                worker.state = WorkerState.SUSPECT
+                suspect.append(worker)
+        return suspect, lost
+
+    def _suspect_after_s(self, worker: Worker) -> float:
+        return SUSPECT_BEATS * self._heartbeat_s + worker.patience_s
+
+    def _lost_after_s(self, worker: Worker) -> float:
+        if worker.state is WorkerState.STARTING:
+            return LOAD_S
+        return LOST_BEATS * self._heartbeat_s + LOST_CALLS * worker.patience_s
+
+
+def forgive(workers: Iterable[Worker], pause_s: float) -> None:
+    """To be told when this process itself stood still: its workers were not silent, it was deaf."""
+    for worker in workers:
+        worker.last_heard += pause_s
