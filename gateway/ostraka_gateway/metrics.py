@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, values
@@ -9,12 +10,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from ostraka_gateway.figures import ClusterFigures
 from ostraka_gateway.worker import WorkerState
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+RECYCLED, LOST = "ostraka_recycled_workers", "ostraka_lost_workers"
 
 
 class Metrics:
@@ -23,12 +27,9 @@ class Metrics:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         self._registry = CollectorRegistry()
-        self.requests = Counter(
-            "ostraka_requests", "HTTP requests answered", ["route", "status"], registry=self._registry
-        )
-        self.key_requests = Counter(
-            "ostraka_key_requests", "The same by the API key's name", ["key", "status"], registry=self._registry
-        )
+        counter = partial(Counter, registry=self._registry)
+        self.requests = counter("ostraka_requests", "HTTP requests answered", ["route", "status"])
+        self.key_requests = counter("ostraka_key_requests", "The same by the API key's name", ["key", "status"])
         self.seconds = Histogram(
             "ostraka_request_seconds",
             "Time of a decision by stage",
@@ -36,44 +37,25 @@ class Metrics:
             buckets=SECONDS,
             registry=self._registry,
         )
-        self.redispatched = Counter(
-            "ostraka_redispatched_requests", "Requests sent to another worker", ["reason"], registry=self._registry
-        )
-        self.late_results = Counter(
-            "ostraka_late_results", "Results nobody waited for any more", registry=self._registry
-        )
-        self.duplicates = Counter(
+        self.redispatched = counter("ostraka_redispatched_requests", "Requests sent to another worker", ["reason"])
+        self.late_results = counter("ostraka_late_results", "Results nobody waited for any more")
+        self.duplicates = counter(
             "ostraka_duplicate_results",
             "Second answers to what two workers were given, against the first, bit for bit",
             ["compared"],
-            registry=self._registry,
         )
-        self.shared = Counter(
-            "ostraka_shared_requests",
-            "Requests that waited for the answer to an identical one",
-            registry=self._registry,
-        )
-        self.cached = Counter(
-            "ostraka_cached_answers", "Requests answered from the answer cache", registry=self._registry
-        )
-        self.rollout = Counter(
+        self.shared = counter("ostraka_shared_requests", "Requests that waited for the answer to an identical one")
+        self.cached = counter("ostraka_cached_answers", "Requests answered from the answer cache")
+        self.rollout = counter(
             "ostraka_rollout_requests",
             "Requests that the next generation's model was given too, or instead",
             ["outcome"],
-            registry=self._registry,
         )
-        self.dropped_frames = Counter(
-            "ostraka_dropped_frames",
-            "Frames that were no message of a known worker",
-            ["reason"],
-            registry=self._registry,
+        self.dropped_frames = counter(
+            "ostraka_dropped_frames", "Frames that were no message of a known worker", ["reason"]
         )
-        self.recycled = Counter(
-            "ostraka_recycled_workers", "Workers replaced before they died", registry=self._registry
-        )
-        self.lost_workers = Counter(
-            "ostraka_lost_workers", "Workers that left without saying so", ["reason"], registry=self._registry
-        )
+        self.recycled = counter(RECYCLED, "Workers replaced before they died")
+        self.lost_workers = counter(LOST, "Workers that left without saying so", ["reason"])
 
     def observe(self, seconds: dict[str, float]) -> None:
         """One answered decision's stages."""
@@ -86,7 +68,7 @@ class Metrics:
         if self._folder is None:
             everything.register(self._registry)
         else:
-            MultiProcessCollector(everything, str(self._folder))  # type: ignore[no-untyped-call]
+            everything.register(GatewaysCollector(self._folder))
         everything.register(ClusterCollector(cluster))
         return generate_latest(everything)
 
@@ -96,6 +78,39 @@ def count_in(folder: Path, name: str) -> None:
     over the gateways ever falls. prometheus_client reads the folder from the environment."""
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
     values.ValueClass = values.MultiProcessValue(lambda: name)  # type: ignore[no-untyped-call]
+
+
+class GatewaysCollector(Collector):
+    """What all gateways count in `folder`, added up; a worker's end, which each of them sees, as who saw most."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        most = self._most()
+        for metric in _merge(self._folder.glob("*.db")):
+            if metric.name in most:
+                metric.samples = list(most[metric.name].values())
+            yield metric
+
+    def _most(self) -> dict[str, dict[tuple[tuple[str, str], ...], Sample]]:
+        """By the metric's name and the sample's labels."""
+        most: dict[str, dict[tuple[tuple[str, str], ...], Sample]] = {RECYCLED: {}, LOST: {}}
+        for file in self._folder.glob("counter_*.db"):  # one a gateway
+            for metric in _merge([file]):
+                for sample in metric.samples if metric.name in most else ():
+                    labels = tuple(sorted(sample.labels.items()))
+                    known = most[metric.name].get(labels, sample)
+                    most[metric.name][labels] = max(known, sample, key=lambda each: each.value)
+        return most
+
+
+def _merge(files: Iterable[Path]) -> Iterable[Metric]:
+    merged: Iterable[Metric] = MultiProcessCollector.merge(map(str, files))  # type: ignore[no-untyped-call]
+    return merged
 
 
 class ClusterCollector(Collector):

@@ -75,6 +75,19 @@ def test_gateways_that_count_in_one_folder_are_summed_and_a_successor_counts_on(
     assert found["ostraka_queued_tokens",] == 700
 
 
+def test_what_becomes_of_a_worker_is_seen_by_each_gateway_and_counted_once(folder):
+    for name, exits in (("gateway", 3), ("gateway1", 2)):  # that one was away once
+        count_in(folder, name)
+        metrics = Metrics(folder)
+        metrics.recycled.inc()
+        metrics.lost_workers.labels("exit").inc(exits)
+    metrics.lost_workers.labels("silent").inc()
+    found = scrape(metrics)
+    assert found["ostraka_recycled_workers_total",] == 1
+    assert found["ostraka_lost_workers_total", ("reason", "exit")] == 3
+    assert found["ostraka_lost_workers_total", ("reason", "silent")] == 1
+
+
 def test_gateways_that_do_not_answer_are_counted(metrics):
     text = metrics.render(merge([figures()], ["gateway1"])).decode()
     assert "ostraka_gateways 1.0" in text
