@@ -148,6 +148,21 @@ async def test_connections_go_on_in_the_successor(pair, connect):
     await old.gone()
 
 
+async def test_a_connection_that_was_given_away_may_rest_as_long_as_before(pair, connect):
+    """It is no new one, on which a request is to arrive soon."""
+    old, new, private = pair
+    client = await connect()
+    assert await client.ask() == "old"
+    await new.server.accept()
+    old.server.leave(private)
+    await until(lambda: len(new.server.server_state.connections) == 1)
+    (taken,) = new.server.server_state.connections
+    await until(lambda: taken.timeout_keep_alive_task is not None)
+    assert taken._arrival is None
+    assert await client.ask() == "new"
+    await old.gone()
+
+
 async def test_a_request_that_is_half_there_is_answered_where_it_began(pair, connect):
     old, new, private = pair
     client = await connect()
