@@ -96,6 +96,10 @@ class Successor:
         self._mirrored.clear()
         self._mirrored_bytes = 0
 
+    def make_room(self) -> None:
+        """It is about to take the clients' own connections, and may have only so many."""
+        self._client.close()
+
     def close(self) -> None:
         """What it was given and has not answered yet is answered here."""
         self.share_passed_on = 0.0

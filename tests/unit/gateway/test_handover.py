@@ -129,6 +129,21 @@ async def test_on_standby_it_answers_on_its_private_socket_alone(pair, connect):
     assert not new.server.is_accepting
 
 
+async def test_once_closed_a_private_client_keeps_no_connection_of_the_few_there_may_be(pair):
+    _, new, private = pair
+    client = PrivateClient(private)
+    slow = asyncio.create_task(client.post("/slow", {}, b""))
+    await new.asked.wait()
+    await client.post("/x", {}, b"")
+    assert len(new.server.server_state.connections) == 2
+    client.close()
+    await until(lambda: len(new.server.server_state.connections) == 1)
+    new.released.set()
+    assert (await slow).body == b"new"
+    assert (await client.post("/x", {}, b"")).body == b"new"
+    await until(lambda: not new.server.server_state.connections)
+
+
 async def test_connections_go_on_in_the_successor(pair, connect):
     old, new, private = pair
     idle, busy = await connect(), await connect()
