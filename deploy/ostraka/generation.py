@@ -1,21 +1,16 @@
-"""One set of processes with one model: gateways, zygotes and workers that know no others; and how a set leaves."""
+"""One set of processes with one model: gateways, zygotes and workers that know no others."""
 
 import shutil
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import structlog
-
 from ostraka.children import Child
 from ostraka.forking import Zygote
 from ostraka.gateway_child import GatewayChild
-from ostraka_gateway.orders import Leave
+from ostraka_gateway.orders import Accept, Assist
 from ostraka_gateway.shadow import Figures
 from ostraka_shared.model_folder import ModelFolder
-
-log = structlog.get_logger()
 
 
 @dataclass(slots=True, eq=False)
@@ -66,60 +61,20 @@ class Generation:
     def is_gone(self) -> bool:
         return not any(child.is_running or child.restart_at is not None for child in self.children)
 
+    def assist(self, successors: Sequence[str], *, mirrored: float = 0.0, passed_on: float = 0.0) -> None:
+        """Its gateways share their work with those on these private sockets; with nobody where there are none. One that
+        cannot be told is about to be seen dead, which ends the rollout."""
+        for number, door in enumerate(self.doors):
+            to = successors[number % len(successors)] if successors else None
+            door.order(Assist(to, mirrored, passed_on))
+
+    def accept(self) -> str | None:
+        """Its gateways take connections; the name of one that cannot be told."""
+        return next((door.name for door in self.doors if not door.order(Accept())), None)
+
     def figures(self) -> Figures:
         return sum((door.report.figures for door in self.doors), Figures())
 
     def remove_run_dir(self) -> None:
         if self.run_dir:
             shutil.rmtree(self.run_dir, ignore_errors=True)
-
-
-class Departure:
-    """A generation's end: its gateways answer what they hold and give their connections to their successors, while its
-    workers serve them; then these end. What is left after `ends` is killed."""
-
-    def __init__(self, generation: Generation, ends: float) -> None:
-        self.generation = generation
-        self.ends = ends
-        self._are_workers_told = False
-        for gateway in generation.gateways:
-            gateway.restart_at = None
-            # One that has not served yet may not even know what an order is.
-            is_told = generation.is_serving and isinstance(gateway, GatewayChild) and gateway.order(Leave())
-            if not is_told:
-                gateway.send(signal.SIGTERM)
-
-    @property
-    def _has_gateway(self) -> bool:
-        return any(gateway.is_running for gateway in self.generation.gateways)
-
-    def exited(self, child: Child, code: str) -> None:
-        """A worker that dies while a gateway drains is replaced: it may hold the requests that are waited for."""
-        if child in self.generation.workers and self._has_gateway:
-            child.schedule_restart(has_been_ready=True)
-        is_loss = child in self.generation.gateways and code not in ("0", signal.SIGTERM.name)
-        say = log.warning if is_loss else log.debug
-        say("child_stopped", child=child.name, code=code, generation=self.generation.number)
-
-    def turn(self, now: float) -> bool:
-        """Whether nothing of it is left."""
-        if not self._has_gateway and not self._are_workers_told:
-            self._are_workers_told = True
-            self._tell_workers(signal.SIGTERM)
-        if now >= self.ends and not self.generation.is_gone:
-            left = [child.name for child in self.generation.children if child.is_running]
-            log.warning("generation_killed", generation=self.generation.number, still_running=left)
-            self.ends = float("inf")
-            self._tell_workers(signal.SIGKILL)
-            for gateway in self.generation.gateways:
-                gateway.send(signal.SIGKILL)
-        if not self.generation.is_gone:
-            return False
-        self.generation.remove_run_dir()
-        return True
-
-    def _tell_workers(self, number: signal.Signals) -> None:
-        generation = self.generation
-        for child in (*generation.zygotes, *generation.workers, *generation.relieved):
-            child.restart_at = None
-            child.send(number)

@@ -9,10 +9,10 @@ import structlog
 
 from ostraka import rollout
 from ostraka.children import Child
+from ostraka.departure import Departures
 from ostraka.front_desk import FrontDesk
-from ostraka.generation import Departure, Generation
+from ostraka.generation import Generation
 from ostraka.rollout import OVER, Instruction, Phase, Rollout, RolloutPlan
-from ostraka_gateway import orders
 from ostraka_gateway.shadow import Figures
 from ostraka_shared.errors import OstrakaError
 from ostraka_shared.model_folder import ModelFolder, open_folder
@@ -38,7 +38,7 @@ class Rolling:
         self._grace_s = grace_s
         self._rollout: Rollout | None = None
         self._new: Generation | None = None
-        self._departures: list[Departure] = []
+        self._departures = Departures()
         self._last_number = serving.number
         self._said = 0.0
         self._measured = Figures()
@@ -50,7 +50,7 @@ class Rolling:
     @property
     def others(self) -> list[Generation]:
         """Beside the one that serves."""
-        leaving = [departure.generation for departure in self._departures]
+        leaving = self._departures.generations
         return leaving if self._new is None or self._new in leaving else [self._new, *leaving]
 
     @property
@@ -69,17 +69,13 @@ class Rolling:
         now = time.monotonic()
         if self._rollout:
             self._observe(self._rollout, now)
-        for departure in list(self._departures):
-            if departure.turn(now):
-                self._departures.remove(departure)
-                self._on_gone(departure.generation, now)
+        for generation in self._departures.turn(now):
+            self._on_gone(generation, now)
 
     def exited(self, child: Child, code: str) -> bool:
         """Whether the child is no matter of the supervisor's: it belongs to another generation than the serving one."""
-        for departure in self._departures:
-            if child in departure.generation.children:
-                departure.exited(child, code)
-                return True
+        if self._departures.exited(child, code):
+            return True
         if self._new and child in self._new.children:
             log.warning("child_exited", child=child.name, code=code, generation=self._new.number)
             self._tell(rollout.NewDied(child.name, code))
@@ -141,51 +137,37 @@ class Rolling:
             self._act(self._rollout.handle(event, time.monotonic()))
 
     def _act(self, instructions: list[Instruction]) -> None:
+        successors = self._new.private_sockets if self._new else ()
         for each in instructions:
             match each:
                 case rollout.Say():
                     self._say(each)
                 case rollout.Mirror():
-                    self._assist(mirrored=each.share)
+                    self.serving.assist(successors, mirrored=each.share)
                 case rollout.PassOn():
-                    self._assist(passed_on=each.share)
+                    self.serving.assist(successors, passed_on=each.share)
                 case rollout.Alone():
-                    self._assist()
+                    self.serving.assist(())
                 case rollout.Accept():
-                    self._accept()
+                    if self._new and (deaf := self._new.accept()):
+                        self._tell(rollout.Cancelled(f"{deaf} of the new generation takes no orders"))
                 case rollout.DrainOld():
                     self._switch()
-                case rollout.EndNew():
-                    self._depart(self._new, self._grace_s if each.has_clients else ABORT_GRACE_S)
+                case rollout.EndNew() if self._new:
+                    grace_s = self._grace_s if each.has_clients else ABORT_GRACE_S
+                    self._departures.begin(self._new, time.monotonic() + grace_s)
 
     def _say(self, said: rollout.Say) -> None:
         say = log.warning if said.phase in (Phase.ABORTING, Phase.ABORTED) else log.info
         say("rollout_phase", phase=said.phase.value, **said.fields)
         self._desk.say({"phase": said.phase.value, **said.fields})
 
-    def _assist(self, *, mirrored: float = 0.0, passed_on: float = 0.0) -> None:
-        """A gateway that cannot be told is about to be seen dead, which ends the rollout."""
-        successors = self._new.private_sockets if self._new else ()
-        for number, door in enumerate(self.serving.doors):
-            to = successors[number % len(successors)] if successors and (mirrored or passed_on) else None
-            door.order(orders.Assist(to, mirrored, passed_on))
-
-    def _accept(self) -> None:
-        for door in self._new.doors if self._new else ():
-            if not door.order(orders.Accept()):
-                self._tell(rollout.Cancelled(f"{door.name} of the new generation takes no orders"))
-                return
-
     def _switch(self) -> None:
         """From here on the new generation is the supervisor's to keep up."""
         if self._new:
             old, self.serving, self._new = self.serving, self._new, None
             self.serving.is_serving = True
-            self._depart(old, self._grace_s)
-
-    def _depart(self, generation: Generation | None, grace_s: float) -> None:
-        if generation:
-            self._departures.append(Departure(generation, time.monotonic() + grace_s))
+            self._departures.begin(old, time.monotonic() + self._grace_s)
 
     def _on_gone(self, generation: Generation, now: float) -> None:
         if self._rollout is None:
