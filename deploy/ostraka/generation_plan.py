@@ -17,6 +17,7 @@ from ostraka.restarts import RestartPolicy
 from ostraka.serve_config import ServeConfig
 from ostraka_gateway import auth
 from ostraka_gateway.config import GatewayConfig, RolloutConfig
+from ostraka_gateway.handover import SUFFIX
 from ostraka_shared.addresses import METRICS_FOLDER, check_endpoint, figures_path, gateway_name, ipc_endpoint
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_shared.options import to_flags
@@ -64,6 +65,8 @@ def next_generation(
     shutil.rmtree(run_dir, ignore_errors=True)  # of a server that was killed
     run_dir.mkdir(mode=0o700)
     sockets = tuple(str(run_dir / f"{gateway_name(n)}.sock") for n in range(config.processes.gateways))
+    for path in sockets:
+        check_endpoint(f"ipc://{path}{SUFFIX}")
     cluster = ClusterPlan(config, folder, layout, run_dir, secrets.token_hex(8), sockets)
     generation = _make_generation(number, cluster, listener)
     generation.run_dir, generation.private_sockets = run_dir, sockets

@@ -146,6 +146,8 @@ def _leave(gateway: Gateway, server: HttpProcess) -> None:
     The listening socket is the supervisor's: other gateways may accept on it, or are about to.
     """
     gateway.is_draining = True
+    if gateway.successor:
+        gateway.successor.make_room()
     server.leave(gateway.successor.socket_path if gateway.successor else None)
     log.info("draining", in_flight_requests=gateway.cluster.dispatcher.in_flight_requests)
 

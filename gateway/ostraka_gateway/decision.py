@@ -23,7 +23,7 @@ from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.schemas import SystemOneRequest
 from ostraka_gateway.served_model import ServedModel
 from ostraka_gateway.siblings import Siblings
-from ostraka_gateway.successor import Successor
+from ostraka_gateway.successor import REFUSED, Successor
 from ostraka_gateway.timeline import Timeline
 from ostraka_gateway.tokenization import TokenizedRequest
 from ostraka_shared.errors import ClientLeft, InvalidRequest, OstrakaError
@@ -73,9 +73,10 @@ async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response
     with Room(gateway.large_bodies) as room:
         body = await read_body(http, gateway.body_bytes, gateway.read_timeout_s, room)
         timeline.restart()  # the client's own pace is not our time
+        passed_on = None
         if (successor := gateway.successor) and successor.takes(http):
             passed_on = await _pass_on(successor, http, body, deadline)
-            if passed_on is not None:
+            if passed_on is not None and passed_on.status_code < REFUSED:
                 return passed_on
         asked = await _understand(gateway, dialect, http, body, timeline)
     mirrored = body if successor and len(body) <= LARGE_BODY_BYTES else None
@@ -89,7 +90,9 @@ async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response
     timeline.mark("respond")
     headers = {"Server-Timing": timeline.finish()}
     gateway.cluster.metrics.observe(timeline.seconds)
-    if successor and mirrored is not None:
+    if successor and passed_on is not None:
+        successor.contradict()
+    elif successor and mirrored is not None:
         successor.mirror(http, mirrored, answer, timeline.seconds["total"])
     return Response(answer, media_type=JSON, headers=headers)
 

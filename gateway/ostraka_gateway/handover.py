@@ -38,10 +38,16 @@ class Handover:
 
 
 class Takeover:
-    """The taking end: each connection given to us becomes one of ours."""
+    """The taking end: each connection given to us becomes one of ours. `on_taken` is told of each."""
 
-    def __init__(self, private_socket: str, make_protocol: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(
+        self,
+        private_socket: str,
+        make_protocol: Callable[[], asyncio.Protocol],
+        on_taken: Callable[[asyncio.Protocol], None],
+    ) -> None:
         self._make_protocol = make_protocol
+        self._on_taken = on_taken
         self._loop = asyncio.get_running_loop()
         self._path = private_socket + SUFFIX
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -89,4 +95,5 @@ class Takeover:
     async def _adopt(self, connection: socket.socket) -> None:
         connection.setblocking(False)  # noqa: FBT003
         with contextlib.suppress(OSError):  # it has ended by now
-            await self._loop.connect_accepted_socket(self._make_protocol, connection)
+            _, protocol = await self._loop.connect_accepted_socket(self._make_protocol, connection)
+            self._on_taken(protocol)

@@ -61,7 +61,7 @@ class HttpProcess(uvicorn.Server):
         await super().startup([] if self._is_standby else [self._listener])
         if self._private_socket:
             loop = asyncio.get_running_loop()
-            self._takeover = Takeover(self._private_socket, self._make_protocol)
+            self._takeover = Takeover(self._private_socket, self._make_protocol, _rest)
             self.servers.append(await loop.create_unix_server(self._make_protocol, self._private_socket))
 
     async def accept(self) -> None:
@@ -131,3 +131,8 @@ class HttpProcess(uvicorn.Server):
         return self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
+
+
+def _rest(taken: asyncio.Protocol) -> None:
+    if isinstance(taken, BoundedProtocol):
+        taken.rest()

@@ -133,6 +133,14 @@ class BoundedProtocol(PlainProtocol):
         if handover and self._is_between_requests and handover.give(self.transport):
             self._stop_waiting()
 
+    def rest(self) -> None:
+        """Of one that was given to us: it may be silent for as long as after any answer, not as long as a new one."""
+        if self._is_between_requests:
+            self._stop_waiting()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
     @property
     def _is_between_requests(self) -> bool:
         is_under_way = self.is_busy or self._is_in_head or (self.cycle is not None and self.cycle.more_body)

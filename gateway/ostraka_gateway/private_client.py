@@ -28,6 +28,7 @@ class PrivateClient:
     def __init__(self, socket_path: str) -> None:
         self._socket_path = socket_path
         self._idle: list[_Connection] = []
+        self._is_closed = False
 
     async def post(self, path: str, headers: Mapping[str, str], body: bytes) -> Received:
         """Raises Unreachable. A kept connection that has ended meanwhile is no reason to: deciding is idempotent."""
@@ -44,6 +45,8 @@ class PrivateClient:
         return await self._exchange(connection, request)
 
     def close(self) -> None:
+        """No connection is kept any more. What is under way goes on, and more may be asked."""
+        self._is_closed = True
         for _, writer in self._idle:
             writer.close()
         self._idle.clear()
@@ -58,7 +61,8 @@ class PrivateClient:
         except (OSError, EOFError, ValueError, KeyError, asyncio.LimitOverrunError) as bad:
             raise Unreachable(f"{type(bad).__name__}: {bad}") from bad
         finally:  # also where whoever waits for it was cancelled: the other side sees that by the connection's end
-            if received is not None and received.headers.get("connection") != "close":
+            is_kept = received is not None and received.headers.get("connection") != "close"
+            if is_kept and not self._is_closed:
                 self._idle.append(connection)
             else:
                 writer.close()

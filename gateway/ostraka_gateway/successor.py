@@ -22,6 +22,7 @@ PASSED_HEADERS = ("authorization", "content-type")
 RETURNED_HEADERS = ("content-type", "server-timing", "retry-after", "retry-after-ms", "www-authenticate")
 """What an answer says of itself; the rest is each connection's own."""
 HASHES = 1 << 32
+REFUSED = 400
 FAILED = 500
 LATE_S = 0.5
 """Beyond the deadline, for it to say that time was too short: who does is busy, who says nothing stands still."""
@@ -49,7 +50,8 @@ class Successor:
     async def answer(self, http: Request, body: bytes, deadline: float) -> Response | None:
         """Its own, for a client; None where it has none, and the request is to be answered here.
 
-        A refusal for being busy is none either: here there may be room.
+        A refusal for being busy is none either: here there may be room. Another one is to be held against what is
+        answered here: see `contradict`.
         """
         left_ms = max(1, round((deadline - asyncio.get_running_loop().time()) * 1000))
         headers = _headers(http) | {"x-deadline-ms": str(left_ms)}
@@ -65,9 +67,14 @@ class Successor:
         if received.status >= FAILED:
             self._count(Figures(taken_back=1), "taken_back")
             return None
-        self._count(Figures(passed_on=1), "passed_on")
+        if received.status < REFUSED:
+            self._count(Figures(passed_on=1), "passed_on")
         returned = {name: received.headers[name] for name in RETURNED_HEADERS if name in received.headers}
         return Response(received.body, status_code=received.status, headers=returned)
+
+    def contradict(self) -> None:
+        """What it refused was answered here: another name, other keys or limits; its client did no wrong."""
+        self._count(Figures(taken_back=1), "taken_back")
 
     def mirror(self, http: Request, body: bytes, answer: bytes, seconds: float) -> None:
         """To be told of each answer that was given here; takes its share of them."""
@@ -88,6 +95,10 @@ class Successor:
         self.share_mirrored = self._due = 0.0
         self._mirrored.clear()
         self._mirrored_bytes = 0
+
+    def make_room(self) -> None:
+        """It is about to take the clients' own connections, and may have only so many."""
+        self._client.close()
 
     def close(self) -> None:
         """What it was given and has not answered yet is answered here."""

@@ -129,7 +129,7 @@ def test_rollouts_under_load_fail_no_request(models: dict[str, Path]) -> None:
         assert cluster.metric("ostraka_rollout_requests_total", outcome="taken_back") == 0
 
         code, said, err = roll(cluster, str(models["near"]), *QUICK)
-        assert code == 0, err
+        assert code == 0, (said[-1:], err)
         phases = ["starting", "shadowing", "shifting", "switching", "draining", "done"]
         assert list(dict.fromkeys(each["phase"] for each in said)) == phases
         assert said[-1]["figures"]["passed_on"] > 0
@@ -138,8 +138,8 @@ def test_rollouts_under_load_fail_no_request(models: dict[str, Path]) -> None:
         assert workers_of(cluster).isdisjoint(first)
         assert not any(psutil.pid_exists(pid) for pid in first)
 
-        code, _, err = roll(cluster, "--requests=0", "--shift-s=0")  # the same anew, and from a second generation
-        assert code == 0, err
+        code, said, err = roll(cluster, "--requests=0", "--shift-s=0")  # the same anew, and from a second generation
+        assert code == 0, (said[-1:], err)
         load.answers(3 * CLIENTS)
         assert {len(seen) for seen in load.seen} == {2}
         load.end()

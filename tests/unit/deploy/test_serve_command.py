@@ -16,7 +16,7 @@ from ostraka.serve_command import _prepare_next, build_supervisor, listen, priva
 from ostraka.serve_config import ProcessesConfig, ServeConfig
 from ostraka_gateway import open_files
 from ostraka_gateway.config import GatewayConfig
-from ostraka_shared.addresses import METRICS_FOLDER
+from ostraka_shared.addresses import MAX_IPC_PATH_BYTES, METRICS_FOLDER
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.options import add_options, build_parser, read_settings
 from ostraka_worker.config import WorkerConfig, ZygoteConfig
@@ -333,11 +333,11 @@ def test_no_option_of_serve_is_without_a_flag_or_a_variable(monkeypatch, name, v
 def next_one(monkeypatch, fake_model, tmp_path):
     """`next_one(flags)`: what another generation's gateway is started with, where those are the flags by now."""
 
-    def prepared(*flags):
+    def prepared(*flags, run_dir=tmp_path):
         monkeypatch.setattr(sys, "argv", ["ostraka", "serve", *flags])
         before = ServeConfig(port=0, grace_s=10.0, run_dir=str(tmp_path))
         with listen(before.host, before.port) as listener:
-            generation = _prepare_next(before, read_machine(), listener, tmp_path)(fake_model, 2)
+            generation = _prepare_next(before, read_machine(), listener, run_dir)(fake_model, 2)
         (gateway,) = generation.gateways
         gateway.pass_fds = (gateway.listen_fd, 8)
         return generation, parse(GatewayConfig, gateway.command(1)[2:])
@@ -361,3 +361,14 @@ def test_another_generation_that_cannot_be_is_refused(next_one, monkeypatch, fla
     monkeypatch.setattr(open_files.resource, "getrlimit", lambda _: (256, 1024))
     with pytest.raises(ConfigError):
         next_one("--workers=1", flag)
+
+
+def test_a_run_dir_that_is_too_long_for_another_generations_sockets_is_said(next_one, tmp_path):
+    """Though it is short enough for those of the first."""
+    room = MAX_IPC_PATH_BYTES - len(f"{tmp_path}//2/workers.sock")
+    if room < 1:
+        pytest.skip("temporary folders have long names here")
+    run_dir = tmp_path / ("x" * room)
+    run_dir.mkdir()
+    with pytest.raises(ConfigError, match="--run-dir"):
+        next_one("--workers=1", run_dir=run_dir)

@@ -129,6 +129,21 @@ async def test_on_standby_it_answers_on_its_private_socket_alone(pair, connect):
     assert not new.server.is_accepting
 
 
+async def test_once_closed_a_private_client_keeps_no_connection_of_the_few_there_may_be(pair):
+    _, new, private = pair
+    client = PrivateClient(private)
+    slow = asyncio.create_task(client.post("/slow", {}, b""))
+    await new.asked.wait()
+    await client.post("/x", {}, b"")
+    assert len(new.server.server_state.connections) == 2
+    client.close()
+    await until(lambda: len(new.server.server_state.connections) == 1)
+    new.released.set()
+    assert (await slow).body == b"new"
+    assert (await client.post("/x", {}, b"")).body == b"new"
+    await until(lambda: not new.server.server_state.connections)
+
+
 async def test_connections_go_on_in_the_successor(pair, connect):
     old, new, private = pair
     idle, busy = await connect(), await connect()
@@ -145,6 +160,21 @@ async def test_connections_go_on_in_the_successor(pair, connect):
     assert body == "old"
     assert b"connection: close" not in head
     assert await busy.ask() == "new"
+    await old.gone()
+
+
+async def test_a_connection_that_was_given_away_may_rest_as_long_as_before(pair, connect):
+    """It is no new one, on which a request is to arrive soon."""
+    old, new, private = pair
+    client = await connect()
+    assert await client.ask() == "old"
+    await new.server.accept()
+    old.server.leave(private)
+    await until(lambda: len(new.server.server_state.connections) == 1)
+    (taken,) = new.server.server_state.connections
+    await until(lambda: taken.timeout_keep_alive_task is not None)
+    assert taken._arrival is None
+    assert await client.ask() == "new"
     await old.gone()
 
 

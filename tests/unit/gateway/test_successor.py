@@ -90,7 +90,9 @@ async def test_what_it_fails_to_answer_is_answered_here(answer, figures):
 
 
 async def test_a_wrong_request_is_wrong_there_too():
-    assert (await ask(make(answered(422)))).status_code == 422
+    made = make(answered(422))
+    assert (await ask(made)).status_code == 422
+    assert made.figures == Figures()
 
 
 def test_each_connection_changes_once_as_the_share_grows():

@@ -1,0 +1,102 @@
+"""What becomes of a request during a rollout: whose answer its client gets, and what is held against the successor."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ostraka_gateway.auth import Keys
+from ostraka_gateway.decision import Gateway, respond
+from ostraka_gateway.large_bodies import LargeBodies
+from ostraka_gateway.metrics import Metrics
+from ostraka_gateway.problems import from_error
+from ostraka_gateway.shadow import Figures
+from ostraka_gateway.successor import Successor
+from ostraka_gateway.tokenization import TokenizedRequest
+from ostraka_shared.errors import InvalidRequest
+
+
+class FakeDialect:
+    """Answers without a model, and refuses the body `wrong`."""
+
+    checks_key_first = False
+    refuse = staticmethod(from_error)
+
+    def decode(self, body, _content_type):
+        return body
+
+    def validate(self, body):
+        if body == b"wrong":
+            raise InvalidRequest("wrong")
+        return SimpleNamespace(request=body)
+
+    def answer(self, *_):
+        return b"from here"
+
+
+class FakeSuccessor(Successor):
+    """Takes everything, and gives `response`."""
+
+    def __init__(self, response):
+        super().__init__("/nowhere", Metrics())
+        self.share_passed_on = 1.0
+        self._response = response
+
+    async def answer(self, *_):
+        return self._response
+
+
+async def decide(response, body=b"right"):
+    """(what the client gets, the successor's figures)"""
+    successor = FakeSuccessor(response)
+    with ThreadPoolExecutor(1) as pool:
+        gateway = Gateway(
+            "gateway",
+            None,
+            SimpleNamespace(tokenize=lambda _: TokenizedRequest(b"", (), 0, 0)),
+            SimpleNamespace(metrics=Metrics()),
+            pool,
+            LargeBodies(1 << 20),
+            9000,
+            "2026-01-01",
+            keys=Keys(),
+            successor=successor,
+        )
+        messages = [{"type": "http.request", "body": body}]
+
+        async def receive():
+            if messages:
+                return messages.pop()
+            return await asyncio.Event().wait()  # the connection lives
+
+        scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": [], "client": ("a", 1)}
+        try:
+            found = await respond(gateway, FakeDialect(), Request(scope, receive))
+        finally:
+            gateway.large_bodies.close()
+    return found, successor.figures
+
+
+@pytest.mark.parametrize(
+    ("response", "gets", "figures"),
+    [
+        (Response(b"from there"), b"from there", Figures()),
+        (None, b"from here", Figures()),
+        (Response(b"unknown model", 400), b"from here", Figures(taken_back=1)),
+        (Response(b"no such key", 401), b"from here", Figures(taken_back=1)),
+    ],
+)
+async def test_what_only_the_successor_refuses_is_answered_here_and_held_against_it(response, gets, figures):
+    found, counted = await decide(response)
+    assert (found.status_code, found.body) == (200, gets)
+    assert counted == figures
+
+
+async def test_what_both_refuse_is_held_against_nobody():
+    found, counted = await decide(Response(b"wrong there", 422), b"wrong")
+    assert found.status_code == 422
+    assert b"wrong there" not in found.body
+    assert counted == Figures()
