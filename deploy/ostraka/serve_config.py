@@ -44,7 +44,7 @@ class ServeConfig:
     deadline_ms: int = option(DEFAULT_DEADLINE_MS, "how long a request may take, unless its x-deadline-ms differs")
     grace_s: float = option(25.0, "how long a drain may take before what is left is killed, in seconds")
     http: HttpConfig = group(HttpConfig)
-    run_dir: str | None = option(None, "folder for the workers' socket, mode 0700; by default a fresh one")
+    run_dir: str | None = option(None, "folder for the server's sockets and notes, mode 0700; by default a fresh one")
     log_format: str = option("auto", "how log lines look; auto: text on a terminal", choices=("auto", "json", "text"))
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
 

@@ -4,6 +4,7 @@ Who watches a process from outside sees that it has ended; how, its parent alone
 for a crash in the middle of it, and not for a kill -9 of somebody else's.
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -16,11 +17,11 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 def leave_note(folder: Path, worker_id: str, incarnation: int, cause: str) -> None:
     """Over that of the worker before it. Who is first knows best: a gateway that kills one for hanging leaves a note
-    before it does. Raises OSError."""
-    if find_note(folder, worker_id, incarnation):
+    before it does. Nothing is noted of a name that no worker of ours has. Raises OSError."""
+    if not _NAME.fullmatch(worker_id) or find_note(folder, worker_id, incarnation):
         return
     path = _path(folder, worker_id)
-    unfinished = path.with_suffix(".tmp")
+    unfinished = path.with_suffix(f".{os.getpid()}")  # several gateways may note the same end
     unfinished.write_text(f"{incarnation} {cause}", encoding="ascii")
     unfinished.replace(path)
 

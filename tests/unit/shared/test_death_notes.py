@@ -1,5 +1,8 @@
+from pathlib import Path
+
 import pytest
 
+from ostraka_shared import death_notes
 from ostraka_shared.death_notes import CRASHED, KILLED, clear_notes, find_note, leave_note
 
 
@@ -34,6 +37,23 @@ def test_a_peers_name_leads_nowhere_else(tmp_path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
     assert find_note(inner, "../w0", 1) is None
+    leave_note(inner, "../w1", 1, KILLED)
+    assert not (tmp_path / "w1.died").exists()
+
+
+def test_two_that_note_the_same_end_at_once_do_not_meet(tmp_path, monkeypatch) -> None:
+    replace, pids = Path.replace, iter((1, 2))
+    monkeypatch.setattr(death_notes.os, "getpid", lambda: next(pids))
+
+    def overtaken(path: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", replace)
+        leave_note(tmp_path, "w0", 1, CRASHED)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", overtaken)
+    leave_note(tmp_path, "w0", 1, KILLED)
+    assert find_note(tmp_path, "w0", 1) in (CRASHED, KILLED)
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_those_of_a_server_that_was_here_before_are_cleared(tmp_path) -> None:
