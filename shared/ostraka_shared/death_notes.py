@@ -4,9 +4,9 @@ Who watches a process from outside sees that it has ended; how, its parent alone
 for a crash in the middle of it, and not for a kill -9 of somebody else's.
 """
 
-import os
 import re
 from pathlib import Path
+from secrets import token_hex
 
 CRASHED = "exit"
 KILLED = "killed"
@@ -21,7 +21,7 @@ def leave_note(folder: Path, worker_id: str, incarnation: int, cause: str) -> No
     if not _NAME.fullmatch(worker_id) or find_note(folder, worker_id, incarnation):
         return
     path = _path(folder, worker_id)
-    unfinished = path.with_suffix(f".{os.getpid()}")  # several gateways may note the same end
+    unfinished = path.with_suffix(f".{token_hex(4)}")  # several gateways may note the same end
     unfinished.write_text(f"{incarnation} {cause}", encoding="ascii")
     unfinished.replace(path)
 

@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 
-from ostraka_shared import death_notes
 from ostraka_shared.death_notes import CRASHED, KILLED, clear_notes, find_note, leave_note
 
 
@@ -42,8 +41,7 @@ def test_a_peers_name_leads_nowhere_else(tmp_path) -> None:
 
 
 def test_two_that_note_the_same_end_at_once_do_not_meet(tmp_path, monkeypatch) -> None:
-    replace, pids = Path.replace, iter((1, 2))
-    monkeypatch.setattr(death_notes.os, "getpid", lambda: next(pids))
+    replace = Path.replace
 
     def overtaken(path: Path, target: Path) -> Path:
         monkeypatch.setattr(Path, "replace", replace)
