@@ -31,7 +31,8 @@ from ostraka_worker.build.progress import for_stderr
 
 MOST_TOKENS = 1024
 """Of an example, its prompts together: past it, attention's memory in training is gigabytes."""
-PLACE_FILE, LOG_FILE = "place.safetensors", "log.jsonl"
+PLACE_FILE, LOG_FILE = "place.kept", "log.jsonl"
+"""Named as no adapter can be, whatever the model is called."""
 _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
 
 

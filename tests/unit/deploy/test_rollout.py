@@ -121,6 +121,18 @@ def test_divergence_is_judged_when_enough_was_compared(figures, says):
     assert says in run.said[-1].fields["reason"]
 
 
+@pytest.mark.parametrize(
+    ("plan", "figures"),
+    [
+        (replace(PLAN, max_difference=0.2), replace(ALIKE, difference_sum=2.0)),
+        (replace(PLAN, max_flips=0.1), replace(ALIKE, flips=1)),
+    ],
+)
+def test_how_much_divergence_is_too_much_can_be_said(plan, figures):
+    run = Run(plan).until(Phase.SHADOWING)
+    assert run.tell(Measured(figures)) == [PassOn(SHARES[0])]
+
+
 @pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.DONE])
 @pytest.mark.parametrize(
     "event", [NewDied("w0", "1"), OldGatewayDied("1"), Cancelled("x"), Measured(Figures(errors=1))]
