@@ -90,9 +90,12 @@ def test_it_learns_a_rule_and_what_it_makes_is_served(
         adapter.path,
         "--output",
         tmp_path / "more",
+        "--name",
+        "place",
     ]
     assert main([*map(str, further), "--epochs", "0.5", "--threads", "1"]) == 1
     assert capsys.readouterr().err.endswith("ostraka: 1 lines could not be used\n")
+    assert open_folder(tmp_path / "more").spec.name == "place"
     assert lines(tmp_path / "more")[0]["held_out_loss"] == pytest.approx(training["held_out_loss"], abs=0.02)
 
 
