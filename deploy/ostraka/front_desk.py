@@ -73,6 +73,10 @@ class FrontDesk:
         if self._visitor:
             _send(self._visitor, message)
 
+    def refuse(self, reason: str) -> None:
+        self.say({"refused": reason})
+        self.close_visit()
+
     def close_visit(self) -> None:
         if self._visitor:
             self._visitor.close()

@@ -10,7 +10,7 @@ import structlog
 from ostraka import rollout
 from ostraka.children import Child
 from ostraka.departure import Departures
-from ostraka.front_desk import FrontDesk
+from ostraka.front_desk import BUSY, FrontDesk
 from ostraka.generation import Generation
 from ostraka.rollout import OVER, Instruction, Phase, Rollout, RolloutPlan
 from ostraka_gateway.shadow import Figures
@@ -63,9 +63,11 @@ class Rolling:
         for generation in (self.serving, *self.others):
             for door in generation.doors:
                 door.take_reports()
-        wish = self._desk.take()
-        if wish is not None and self._rollout is None:
-            self._begin(wish, may_begin=may_begin)
+        if (wish := self._desk.take()) is not None:
+            if self._rollout:  # whoever asked for that one has left
+                self._desk.refuse(BUSY)
+            else:
+                self._begin(wish, may_begin=may_begin)
         now = time.monotonic()
         if self._rollout:
             self._observe(self._rollout, now)
@@ -99,8 +101,7 @@ class Rolling:
             plan, model = _read_wish(wish, may_begin=may_begin)
             self._new = self._prepare(open_folder(model or self._served()), self._last_number + 1)
         except (OstrakaError, OSError, ValueError, TypeError) as bad:
-            self._desk.say({"refused": str(bad)})
-            self._desk.close_visit()
+            self._desk.refuse(str(bad))
             return
         self._last_number, now = self._new.number, time.monotonic()
         log.info("rollout", generation=self._new.number, model=str(model or self._served()))

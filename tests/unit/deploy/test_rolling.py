@@ -7,6 +7,7 @@ import pytest
 
 from ostraka import rolling as rolling_module
 from ostraka.children import Child
+from ostraka.front_desk import BUSY
 from ostraka.generation import Generation
 from ostraka.restarts import RestartPolicy
 from ostraka.rolling import ABORT_GRACE_S, Rolling
@@ -43,6 +44,10 @@ class FakeDesk:
 
     def say(self, message):
         self.said.append(message)
+
+    def refuse(self, reason):
+        self.say({"refused": reason})
+        self.close_visit()
 
     def close_visit(self):
         self.has_visitor = False
@@ -89,6 +94,16 @@ def test_a_generation_that_may_have_clients_has_time_to_answer_them(world, phase
     assert world.desk.said[-1]["phase"] == "aborted"
     assert world.told(world.old) == [[], []]
     assert world.rolling.serving is world.old
+
+
+def test_who_comes_when_the_first_to_ask_has_left_is_refused_and_told_of_no_success(world):
+    world.until("draining")
+    world.desk.wishes.append({"model": None, "plan": {}})
+    world.turn()
+    assert world.desk.said[-1] == {"refused": BUSY}
+    assert not world.desk.has_visitor
+    world.turn(GRACE_S)
+    assert world.desk.said[-1]["phase"] == "done"
 
 
 def test_the_old_one_leaves_when_the_new_one_accepts_and_not_before(world):
