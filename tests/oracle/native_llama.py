@@ -1,9 +1,10 @@
 """A llama forward pass written straight from the GGUF's own layout, to judge ours by.
 
 It takes nothing from the builder: it unpacks the quantised blocks itself, rotates neighbouring pairs of the weights as
-the file has them, and walks head by head.
+the file has them, and walks head by head. An adapter's changes are unpacked and added here too.
 """
 
+import json
 from pathlib import Path
 
 import gguf
@@ -23,6 +24,24 @@ class NativeLlama:
         self.kv_heads: int = values["llama.attention.head_count_kv"]
         self.base: float = values["llama.rope.freq_base"]
         self.epsilon: float = values["llama.attention.layer_norm_rms_epsilon"]
+        self.answers: dict[int, Array] = {}
+
+    def adapt(self, path: Path, answer_token_ids: tuple[int, int]) -> None:
+        """W + B A, each row of A and B whole numbers times its scale; gains and answer rows as they are stored."""
+        stored = _read_safetensors(path)
+        for name in stored:
+            if name.endswith("norm.weight"):
+                self.tensors[name] = stored[name]
+            if name.endswith(".lora_a"):
+                linear = name.removesuffix(".lora_a")
+                a, b = (
+                    stored[f"{linear}.{half}"] * stored[f"{linear}.{half}_scale"][:, None]
+                    for half in ("lora_a", "lora_b")
+                )
+                heads = {"attn_q": self.heads, "attn_k": self.kv_heads}.get(linear.split(".")[2])
+                self.tensors[linear] += _pair_up(b @ a, heads) if heads else b @ a
+        self.layers = 1 + max(int(name.split(".")[1]) for name in stored if name.startswith("blk."))
+        self.answers = dict(zip(answer_token_ids, stored["answers"], strict=True))
 
     def logits(self, ids: list[int], wanted: tuple[int, int]) -> Array:
         x = self.tensors["token_embd.weight"][ids]
@@ -30,7 +49,8 @@ class NativeLlama:
             x = x + self._attention(layer, self._norm(x, f"blk.{layer}.attn_norm.weight"))
             x = x + self._feed_forward(layer, self._norm(x, f"blk.{layer}.ffn_norm.weight"))
         last = self._norm(x[-1:], "output_norm.weight")[0]
-        return np.array([np.dot(self.tensors["token_embd.weight"][token], last) for token in wanted], np.float32)
+        rows = [self.answers.get(token, self.tensors["token_embd.weight"][token]) for token in wanted]
+        return np.array([np.dot(row, last) for row in rows], np.float32)
 
     def _norm(self, x: Array, gain: str) -> Array:
         return x / np.sqrt((x**2).mean(axis=1, keepdims=True) + np.float32(self.epsilon)) * self.tensors[gain]
@@ -66,6 +86,24 @@ class NativeLlama:
         gate = x @ self.tensors[f"blk.{layer}.ffn_gate.weight"].T
         up = x @ self.tensors[f"blk.{layer}.ffn_up.weight"].T
         return (gate / (1 + np.exp(-gate)) * up) @ self.tensors[f"blk.{layer}.ffn_down.weight"].T
+
+
+def _pair_up(change: Array, heads: int) -> Array:
+    """An adapter has all first members of a head's pairs before the second ones; the GGUF has each pair together."""
+    halves = change.reshape(heads, 2, -1, change.shape[1])
+    return halves.transpose(0, 2, 1, 3).reshape(change.shape)
+
+
+def _read_safetensors(path: Path) -> dict[str, Array]:
+    raw = path.read_bytes()
+    start = 8 + int.from_bytes(raw[:8], "little")
+    tensors = {}
+    for name, entry in json.loads(raw[8:start]).items():
+        if name != "__metadata__":
+            first, last = entry["data_offsets"]
+            values = np.frombuffer(raw[start + first : start + last], {"I8": "i1", "F32": "<f4"}[entry["dtype"]])
+            tensors[name] = values.astype(np.float32).reshape(entry["shape"])
+    return tensors
 
 
 def _unpack(tensor: gguf.ReaderTensor) -> Array:

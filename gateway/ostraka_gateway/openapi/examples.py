@@ -32,7 +32,7 @@ SYSTEM_ONE_REQUESTS: dict[str, object] = {
 SYSTEM_ONE_RESPONSES: dict[str, object] = {
     "several": {
         "value": {
-            "model": "smollm2-135m",
+            "model": "ostraka-135m",
             "answers": {
                 "waiting": {"type": "noul", "noul": 0.75},
                 "team": {
@@ -80,7 +80,7 @@ DECISIONS_REQUESTS: dict[str, object] = {
 DECISIONS_RESPONSES: dict[str, object] = {
     "decisions": {
         "value": {
-            "model": "smollm2-135m",
+            "model": "ostraka-135m",
             "answers": [
                 {"type": "predicate", "name": "waiting", "probability": 0.75},
                 {

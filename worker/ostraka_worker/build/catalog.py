@@ -27,9 +27,12 @@ class ShippedAdapter:
 
 ADAPTERS_DIR = Path(__file__).with_name("adapters")
 # The embedded model: its name, and what is added to the fetched checkpoint. They change together, and here alone.
-EMBEDDED_NAME = "smollm2-135m"
-EMBEDDED_ADAPTER: ShippedAdapter | None = None
-# " No" and " Yes" rank held-out answers no better: AUC +0.031 on 600 examples, +0.003 on 1,500 others, each +-0.02.
+EMBEDDED_NAME = "ostraka-135m"
+EMBEDDED_ADAPTER: ShippedAdapter | None = ShippedAdapter(
+    "ostraka-135m.safetensors", "5954902210ee297e2d98a940e2589c1dc446f39baaf6034830590c4ce22c967f"
+)
+# Before it was tuned, " No" and " Yes" ranked held-out answers no better: AUC +0.031 on 600 examples, +0.003 on 1,500
+# others, each +-0.02.
 EMBEDDED_ANSWERS = ("0", "1")
 
 
