@@ -47,8 +47,8 @@ class Bounds:
     batch_dp: float
 
 
-# Measured on the embedded model, these 32 prompts: fp32 4e-6 and 5e-6, int8 0.27 and 0.3, batch mates exactly 0. (As it was
-# before it was tuned, with no opinion on anything, int8 moved P(yes) by 0.09 at most: there was less to move.)
+# Measured on the embedded model, these 32 prompts: fp32 4e-6 and 5e-6, int8 0.27 and 0.3, batch mates exactly 0. (As it
+# was before it was tuned, with no opinion on anything, int8 moved P(yes) by 0.09 at most: there was less to move.)
 # The room left is for other CPUs and models; a misread tensor or a mixed-up pair of halves is far beyond it.
 BOUNDS = {
     "fp32": Bounds(largest_dp=0.0001, rms_margin=0.001, batch_dp=0.0001),
