@@ -12,9 +12,11 @@ RETRY_WHEN_STARTING_S = 1.0
 LEAST_RETRY_S = 0.1
 MAX_RETRY_S = 20.0
 """The official SDK gives up at once on a wait beyond its whole budget of 30 s."""
-CAUTION = 1.1
+CAUTION = 1.2
 """Times the predicted wait. A queue as long as the deadline allows is one in which each little error makes all late,
-and what is read too late is read for nothing: at three times the capacity, half of the answers were."""
+and what is read too late is read for nothing: at three times the capacity, half of the answers were. There, with int8
+and 2 s to answer in, 1.1 let in 40 of 1,347 that were late, at 89 % of the capacity; 1.2 none, at 96 %; 1.25 none, at
+85 %."""
 HOPELESS = 2.0
 """How much too long a request must be, at best, to be refused by an idle cluster: a speed may have been measured while
 others used the machine, and refused work measures nothing."""
