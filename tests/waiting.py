@@ -1,5 +1,6 @@
 """Waiting without sleeping in a test: for a condition, with a deadline."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -16,3 +17,10 @@ def wait_until(predicate: Callable[[], Found], deadline_s: float = 10.0) -> Foun
         assert time.monotonic() < ends, f"not within {deadline_s} s: {predicate}"
         time.sleep(POLL_S)
     return found
+
+
+async def until(predicate: Callable[[], object], deadline_s: float = 10.0) -> None:
+    """As `wait_until`, while the event loop goes on: for what nobody is told of."""
+    async with asyncio.timeout(deadline_s):
+        while not predicate():  # noqa: ASYNC110  there is no event to wait for
+            await asyncio.sleep(POLL_S)

@@ -12,14 +12,9 @@ from ostraka_gateway import http_process
 from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.http_server import protocol_for
 from ostraka_gateway.private_client import PrivateClient, Unreachable
+from tests.waiting import until
 
 REQUEST = b"POST /x HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi"
-
-
-async def until(condition):
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110  there is no event to wait for
-            await asyncio.sleep(0.001)
 
 
 class Running:

@@ -9,6 +9,7 @@ import uvicorn
 
 from ostraka_gateway.http_process import LAST_REQUESTS_S, HttpProcess
 from ostraka_gateway.http_server import protocol_for
+from tests.waiting import until
 
 REQUEST = b"GET / HTTP/1.1\r\n\r\n"
 
@@ -16,12 +17,6 @@ REQUEST = b"GET / HTTP/1.1\r\n\r\n"
 async def app(scope, receive, send):
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
     await send({"type": "http.response.body"})
-
-
-async def until(condition):
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  uvicorn tells nobody
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture
