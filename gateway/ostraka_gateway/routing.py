@@ -20,18 +20,17 @@ def state_of(prefix: bytes, state_tokens: int, token_bytes: int) -> State | None
     return State(blake2b(prefix[: state_tokens * token_bytes], digest_size=KEY_BYTES).digest(), state_tokens)
 
 
-def is_long(worker: Worker, tokens: int) -> bool:
-    """More than the worker's whole credit. It reads such a request in turns with shorter ones, one at a time."""
-    return tokens > worker.credit_tokens
-
-
 def has_room(worker: Worker, tokens: int) -> bool:
-    """A worker that holds nothing takes a request of any size; beside others a long one takes half the credit."""
+    """A worker that holds nothing takes a request of any size; beside others a long one needs half the credit, which
+    those of other sizes share with it."""
     if not worker.held:
         return True
-    if is_long(worker, tokens):
-        return not worker.holds_long and worker.claimed_tokens + worker.credit_tokens // 2 <= worker.credit_tokens
-    return worker.claimed_tokens + tokens <= worker.credit_tokens
+    return worker.has_credit(tokens) and not reads_one_as_long(worker, tokens)
+
+
+def reads_one_as_long(worker: Worker, tokens: int) -> bool:
+    """No credit helps before that one's end: a worker reads the long ones of a size one by one."""
+    return worker.size_of(tokens) in worker.long_sizes
 
 
 def candidates(ready: Iterable[Worker], tokens: int, state: State | None = None) -> list[Worker]:

@@ -36,10 +36,10 @@ class WaitingLine(Generic[Waiter]):
 
     tokens: int = 0
     count: int = 0
-    _lanes: dict[str, list[tuple[float, int, int, Waiter]]] = field(default_factory=dict)
+    _lanes: dict[int, list[tuple[float, int, int, Waiter]]] = field(default_factory=dict)
     _tickets: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
-    def push(self, waiter: Waiter, due_at: float, lane: str) -> None:
+    def push(self, waiter: Waiter, due_at: float, lane: int) -> None:
         """Once more: to another place."""
         self.remove(waiter)
         waiter.ticket = next(self._tickets)

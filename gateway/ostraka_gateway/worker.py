@@ -1,10 +1,12 @@
 """One worker as the gateway sees it: what it holds, how fast it is, which states it keeps. Pure."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ostraka_gateway.cost import CostModel
 from ostraka_shared.messages import Beat, Hello
+from ostraka_shared.reading_rules import size_of
 
 PATIENCE = 2.0
 ATTENTION_TOKENS = 1500
@@ -55,7 +57,8 @@ class Worker:
     _kept: dict[State, None] = field(default_factory=dict)
     _kept_tokens: int = 0
     _claims: dict[str, int] = field(default_factory=dict)
-    _long: set[str] = field(default_factory=set)
+    _long: dict[str, int] = field(default_factory=dict)
+    _alone: str = ""
 
     @property
     def patience_s(self) -> float:
@@ -88,6 +91,18 @@ class Worker:
     def holds_long(self) -> bool:
         return bool(self._long)
 
+    @property
+    def long_sizes(self) -> Collection[int]:
+        """Of which it reads one."""
+        return self._long.values()
+
+    def size_of(self, tokens: int) -> int:
+        """0 for what half the credit can hold; all others are long."""
+        return size_of(tokens, self.credit_tokens // 2)
+
+    def has_credit(self, tokens: int) -> bool:
+        return not self._alone and self.claimed_tokens + self._claim(tokens) <= self.credit_tokens
+
     def keeps(self, state: State | None) -> bool:
         """As far as one knows from here: it was sent the state, and not too many others since."""
         return state in self._kept
@@ -109,23 +124,30 @@ class Worker:
             self._kept_tokens -= oldest.tokens
 
     def hold(self, request_id: str, tokens: int, turn: int, *, is_alone: bool = False) -> None:
-        """One that is to run alone takes all the credit; a long one half, so that shorter ones fit beside it."""
+        """One that is to run alone takes all the credit; all the long ones together half, so that shorter ones fit
+        beside them."""
         self.held[request_id] = tokens
         self.outstanding_tokens += tokens
-        claim = self.credit_tokens if is_alone else self._claim(tokens)
+        claim = self._claim(tokens)
+        if is_alone:
+            self._alone, claim = request_id, self.credit_tokens
         self._claims[request_id] = claim = min(claim, self.credit_tokens - self.claimed_tokens)
         self.claimed_tokens += claim
-        if tokens > self.credit_tokens:
-            self._long.add(request_id)
+        if size := self.size_of(tokens):
+            self._long[request_id] = size
         self.last_turn = turn
 
     def release(self, request_id: str) -> None:
         self.outstanding_tokens -= self.held.pop(request_id, 0)
         self.claimed_tokens -= self._claims.pop(request_id, 0)
-        self._long.discard(request_id)
+        self._long.pop(request_id, None)
+        if self._alone == request_id:
+            self._alone = ""
 
     def _claim(self, tokens: int) -> int:
-        return tokens if tokens <= self.credit_tokens else self.credit_tokens // 2
+        if not self.size_of(tokens):
+            return tokens
+        return 0 if self._long else self.credit_tokens - self.credit_tokens // 2
 
 
 def patience_s(tokens: int, tokens_per_s: float) -> float:

@@ -10,7 +10,8 @@ from ostraka_shared.messages import Beat, Failed, Result, Started
 from ostraka_worker.fair_line import Waiting
 from ostraka_worker.inference import Call
 from ostraka_worker.registration import Registrations
-from ostraka_worker.schedule import Running, Schedule
+from ostraka_worker.running import Running
+from ostraka_worker.schedule import Schedule
 from ostraka_worker.sharing import Sharing
 from ostraka_worker.snapshots import Snapshots
 

@@ -343,10 +343,9 @@ class RosterMachine(RuleBasedStateMachine):
             model = self.model[worker.identity]
             assert model.is_ready
             assert not model.is_draining
-            assert (
-                not worker.held
-                or worker.claimed_tokens + min(tokens, worker.credit_tokens // 2) <= worker.credit_tokens
-            )
+            size = worker.size_of(tokens)
+            claim = min(tokens, 0 if worker.holds_long and size else worker.credit_tokens // 2)
+            assert not worker.held or worker.claimed_tokens + claim <= worker.credit_tokens
             self.requests += 1
             worker.hold(f"r{self.requests}", tokens, self.requests)
 
