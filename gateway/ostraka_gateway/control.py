@@ -12,6 +12,7 @@ from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.orders import (
     MESSAGE_BYTES,
     Accept,
+    Announce,
     Assist,
     Leave,
     Order,
@@ -76,6 +77,9 @@ class Control:
                 self._assist(order)
             case Accept():
                 self._accepting = self._loop.create_task(self._server.accept())
+            case Announce():
+                self._gateway.is_draining = True
+                self._server.announce()
             case Leave():
                 self._leave()
 

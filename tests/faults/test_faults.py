@@ -11,6 +11,7 @@ import psutil
 import pytest
 import zmq
 
+from ostraka.stopping import SECOND_SIGNAL_S
 from ostraka.supervisor import SERVING_POLL_S
 from ostraka_shared.codec import decode, encode
 from ostraka_shared.messages import Beat, Hello, Refused, Result
@@ -196,8 +197,12 @@ def test_a_stopped_and_continued_supervisor_serves_on_and_stops_in_order(cluster
 
 def test_a_second_signal_stops_now(cluster: Cluster) -> None:
     stall_one(cluster)
-    cluster.process.send_signal(signal.SIGTERM)
+    later = time.monotonic() + SECOND_SIGNAL_S
+    for _ in range(2):  # at once, they are one
+        cluster.process.send_signal(signal.SIGTERM)
     cluster.wait_event("draining", process="gateway")
+    wait_for(lambda: time.monotonic() > later, "a second")
+    assert cluster.process.poll() is None
     cluster.process.send_signal(signal.SIGTERM)
     assert cluster.process.wait(10) == 1
     cluster.check_no_orphans()
@@ -285,15 +290,22 @@ def test_a_client_that_leaves_takes_its_queued_request_along(fake_model, release
         assert cluster.metric("ostraka_requests_total", route="/v1/systemone", status="499") == 1
 
 
-def test_a_drain_refuses_new_connections(cluster: Cluster, release: Path) -> None:
-    asked, _ = stall_one(cluster)
-    cluster.process.send_signal(signal.SIGTERM)
-    cluster.wait_event("draining", process="gateway")
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{cluster.url}/readyz", timeout=5)
-    release.touch()
-    assert asked.response().status_code == 200
-    assert cluster.process.wait(20) == 0
+def test_sigterm_is_told_to_load_balancers_first_and_then_nobody_is_let_in(fake_model, release: Path) -> None:
+    with running(fake_model.path, "--workers=1", "--not-ready-s=1.5") as cluster, httpx.Client() as resting:
+        asked, _ = stall_one(cluster)
+        assert "connection" not in resting.get(f"{cluster.url}/livez").headers
+        cluster.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: httpx.get(f"{cluster.url}/readyz").status_code == 503, "it is not ready")
+        for client in (resting, httpx):  # an open connection and a new one
+            answer = client.get(f"{cluster.url}/livez")
+            assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+        assert not cluster.event("draining")
+        cluster.wait_event("draining", process="gateway")
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{cluster.url}/readyz", timeout=5)
+        release.touch()
+        assert asked.response().status_code == 200
+        assert cluster.process.wait(20) == 0
 
 
 def test_the_end_of_the_grace_period_is_told_in_json(fake_model) -> None:
