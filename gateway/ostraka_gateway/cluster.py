@@ -12,6 +12,7 @@ from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.process_watch import ProcessWatch
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.silence import Silence, forgive
+from ostraka_gateway.single_flight import SingleFlight
 from ostraka_gateway.transport import WorkerSocket
 from ostraka_gateway.worker import Worker, WorkerState
 from ostraka_shared.addresses import folder_of
@@ -41,7 +42,7 @@ NOTE_POLL_S = 0.002
 
 
 class Cluster:
-    """Lives on one event loop: `start`, then `dispatcher.ask` as often as wanted, then `stop`."""
+    """Lives on one event loop: `start`, then `single_flight.ask` as often as wanted, then `stop`."""
 
     def __init__(
         self, roster: Roster, metrics: Metrics, heartbeat_ms: int, queue_tokens: int, answer_cache_bytes: int = 0
@@ -52,8 +53,9 @@ class Cluster:
         self._silence = Silence(heartbeat_ms / 1000)
         self._socket = WorkerSocket(self._on_message, self._on_garbage)
         self._watch = ProcessWatch()
-        self.dispatcher = Dispatcher(roster, metrics, self._socket.send, self._on_unreachable, queue_tokens)
-        self.dispatcher.answers = AnswerCache(answer_cache_bytes)
+        self.dispatcher = Dispatcher(roster, metrics, self._socket.send, self._on_unreachable)
+        answers = AnswerCache(answer_cache_bytes)
+        self.single_flight = SingleFlight(roster, metrics, self.dispatcher, answers, queue_tokens)
         self._notes: Path | None = None
         self._judge_timer: asyncio.TimerHandle | None = None
         self._judge_due = 0.0
