@@ -12,12 +12,14 @@ from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.process_watch import ProcessWatch
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.silence import Silence, forgive
+from ostraka_gateway.single_flight import SingleFlight
 from ostraka_gateway.transport import WorkerSocket
 from ostraka_gateway.worker import Worker, WorkerState
 from ostraka_shared.addresses import folder_of
 from ostraka_shared.death_notes import CRASHED, find_note, leave_note
 from ostraka_shared.errors import WireError
 from ostraka_shared.messages import (
+    PROTOCOL_VERSION,
     Beat,
     Bye,
     Drain,
@@ -40,7 +42,7 @@ NOTE_POLL_S = 0.002
 
 
 class Cluster:
-    """Lives on one event loop: `start`, then `dispatcher.ask` as often as wanted, then `stop`."""
+    """Lives on one event loop: `start`, then `single_flight.ask` as often as wanted, then `stop`."""
 
     def __init__(
         self, roster: Roster, metrics: Metrics, heartbeat_ms: int, queue_tokens: int, answer_cache_bytes: int = 0
@@ -51,8 +53,9 @@ class Cluster:
         self._silence = Silence(heartbeat_ms / 1000)
         self._socket = WorkerSocket(self._on_message, self._on_garbage)
         self._watch = ProcessWatch()
-        self.dispatcher = Dispatcher(roster, metrics, self._socket.send, self._on_unreachable, queue_tokens)
-        self.dispatcher.answers = AnswerCache(answer_cache_bytes)
+        self.dispatcher = Dispatcher(roster, metrics, self._socket.send, self._on_unreachable)
+        answers = AnswerCache(answer_cache_bytes)
+        self.single_flight = SingleFlight(roster, metrics, self.dispatcher, answers, queue_tokens)
         self._notes: Path | None = None
         self._judge_timer: asyncio.TimerHandle | None = None
         self._judge_due = 0.0
@@ -196,6 +199,14 @@ class Cluster:
     def _on_garbage(self, identity: bytes, bad: WireError) -> None:
         """Counted each time, logged once a reason: a broken peer must not fill the disk."""
         self.metrics.dropped_frames.labels(bad.reason).inc()
+        if bad.version is not None:
+            self._socket.send(identity, _refuse_version(bad.version), bad.version)
         if bad.reason not in self._garbage_reasons:
             self._garbage_reasons.add(bad.reason)
             log.warning("frame_dropped", reason=bad.reason, detail=str(bad), peer=identity[:40].hex())
+
+
+def _refuse_version(version: int) -> Refused:
+    """As in a rolling upgrade, one side of which is on another machine."""
+    both = f"this worker speaks protocol {version}, its gateway {PROTOCOL_VERSION}"
+    return Refused("wrong_version", f"{both}: run the same version of Ostraka on both")

@@ -4,10 +4,12 @@ import itertools
 
 import pytest
 
+from ostraka_gateway.answer_cache import AnswerCache
 from ostraka_gateway.dispatcher import Dispatcher
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.pace import LEAST_SHARE, LOOK_S, Pace
 from ostraka_gateway.roster import Roster
+from ostraka_gateway.single_flight import SingleFlight
 from ostraka_shared import errors
 from ostraka_shared.messages import Hello, Ready, Result, Started, Work
 from tests.clocks import FakeTimeLoop
@@ -71,7 +73,9 @@ class Overloaded:
     def __init__(self, gap_s: float, deadline_s: float) -> None:
         self.loop, self.gap_s, self.deadline_s = FakeTimeLoop(), gap_s, deadline_s
         self.roster = Roster("c", "f", self.loop.time())
-        self.dispatcher = Dispatcher(self.roster, Metrics(), self.send, lambda _: None, 10**6)
+        metrics = Metrics()
+        self.dispatcher = Dispatcher(self.roster, metrics, self.send, lambda _: None)
+        self.single_flight = SingleFlight(self.roster, metrics, self.dispatcher, AnswerCache(0), 10**6)
         self.queues: dict[bytes, list[Work]] = {b"w0": [], b"w1": []}
         self.calls: dict[bytes, tuple[float, list[Work]]] = {}
         self.free_at = dict.fromkeys(self.queues, 0.0)
@@ -114,7 +118,7 @@ class Overloaded:
             while due <= min(self.loop.time(), begun + seconds):
                 name = f"r{next(numbers)}"
                 question = (b"", (name.encode().ljust(4 * self.TOKENS, b"."),), 0)
-                asked = self.dispatcher.ask(name, question, self.loop.time() + self.deadline_s)
+                asked = self.single_flight.ask(name, question, self.loop.time() + self.deadline_s)
                 self.asked.append((self.loop.time() - begun, self.loop.create_task(asked)))
                 due += 1 / (times * self.capacity)
             for identity in self.queues:
