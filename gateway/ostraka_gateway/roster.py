@@ -82,7 +82,7 @@ class Roster:
             worker.state = WorkerState.READY
 
     def ready(self, worker: Worker, ready: Ready) -> None:
-        worker.engine, worker.credit_tokens = ready.engine, ready.credit_tokens
+        worker.engine, worker.credit.tokens = ready.engine, ready.credit_tokens
         worker.batch_tokens = ready.credit_tokens // 2
         worker.warm_tokens_per_s = ready.tokens_per_s
         worker.cost.start(ready.tokens_per_s)
@@ -95,7 +95,7 @@ class Roster:
 
     def beat(self, worker: Worker, beat: Beat) -> None:
         worker.beat = beat
-        worker.credit_tokens = beat.credit_tokens or worker.credit_tokens
+        worker.credit.tokens = beat.credit_tokens or worker.credit.tokens
 
     def call_ended(self, worker: Worker, now: float) -> None:
         """To be told of whatever a worker sends after STARTED, before `heard`: the time between is the call's."""

@@ -20,22 +20,11 @@ def state_of(prefix: bytes, state_tokens: int, token_bytes: int) -> State | None
     return State(blake2b(prefix[: state_tokens * token_bytes], digest_size=KEY_BYTES).digest(), state_tokens)
 
 
-def has_room(worker: Worker, tokens: int) -> bool:
-    """A worker that holds nothing takes a request of any size; beside others a long one needs half the credit, which
-    those of other sizes share with it."""
-    if not worker.held:
-        return True
-    return worker.has_credit(tokens) and not reads_one_as_long(worker, tokens)
-
-
-def reads_one_as_long(worker: Worker, tokens: int) -> bool:
-    """No credit helps before that one's end: a worker reads the long ones of a size one by one."""
-    return worker.size_of(tokens) in worker.long_sizes
-
-
 def candidates(ready: Iterable[Worker], tokens: int, state: State | None = None) -> list[Worker]:
     """Those with room, the best first."""
-    able = sorted((worker for worker in ready if has_room(worker, worker.tokens_to_read(tokens, state))), key=rank)
+    able = sorted(
+        (worker for worker in ready if worker.credit.has_room(worker.tokens_to_read(tokens, state))), key=rank
+    )
     if state is None or len(able) < 2:
         return able
     first = _owner(able, state)

@@ -2,7 +2,7 @@
 
 from ostraka_gateway.parts import Instruction, Part, Parts, Request, Send
 from ostraka_gateway.roster import Roster
-from ostraka_gateway.routing import candidates, reads_one_as_long
+from ostraka_gateway.routing import candidates
 from ostraka_gateway.splitting import Reader, Reading, cut, plan_shares
 from ostraka_gateway.waiting_line import RETURNED_S, WaitingLine
 from ostraka_gateway.worker import Worker
@@ -97,7 +97,7 @@ class Sending:
         """One for each size of those that need more than room in a worker's credit."""
         if part.request.runs_alone:
             return ALONE
-        return min((worker.size_of(part.tokens) for worker in self._roster.ready_workers()), default=0)
+        return min((worker.credit.size_of(part.tokens) for worker in self._roster.ready_workers()), default=0)
 
 
 def _may_take(worker: Worker, part: Part) -> bool:
@@ -106,5 +106,5 @@ def _may_take(worker: Worker, part: Part) -> bool:
 
 def _is_behind_a_long_one(worker: Worker, part: Part) -> bool:
     if part.request.runs_alone:
-        return worker.holds_long
-    return reads_one_as_long(worker, worker.tokens_to_read(part.tokens, part.request.state))
+        return bool(worker.credit.long_sizes)
+    return worker.credit.has_one_as_long(worker.tokens_to_read(part.tokens, part.request.state))

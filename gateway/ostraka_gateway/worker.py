@@ -1,12 +1,11 @@
 """One worker as the gateway sees it: what it holds, how fast it is, which states it keeps. Pure."""
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ostraka_gateway.cost import CostModel
+from ostraka_gateway.credit import Credit
 from ostraka_shared.messages import Beat, Hello
-from ostraka_shared.reading_rules import size_of
 
 PATIENCE = 2.0
 ATTENTION_TOKENS = 1500
@@ -32,20 +31,19 @@ class State:
 @dataclass(slots=True, eq=False)
 class Worker:
     """`held` maps each request sent to this worker and not yet answered by it to its tokens: what is outstanding is
-    counted when it is sent, never taken from reports. `claimed_tokens` is what that takes of its credit. `started` are
-    the requests of the running call. `others_tokens` are those it says it holds for other gateways. Its speed is what
-    it measured itself before it was ready, and what its calls take since, smoothed."""
+    counted when it is sent, never taken from reports. `started` are the requests of the running call. `others_tokens`
+    are those it says it holds for other gateways. Its speed is what it measured itself before it was ready, and what
+    its calls take since, smoothed."""
 
     identity: bytes
     hello: Hello
     last_heard: float
     state: WorkerState = WorkerState.STARTING
-    credit_tokens: int = 0
+    credit: Credit = field(default_factory=Credit)
     batch_tokens: int = 0
     engine: str = ""
     held: dict[str, int] = field(default_factory=dict)
     outstanding_tokens: int = 0
-    claimed_tokens: int = 0
     started: tuple[str, ...] = ()
     running_tokens: int = 0
     warm_tokens_per_s: float = 0.0
@@ -56,9 +54,6 @@ class Worker:
     others_tokens: int = 0
     _kept: dict[State, None] = field(default_factory=dict)
     _kept_tokens: int = 0
-    _claims: dict[str, int] = field(default_factory=dict)
-    _long: dict[str, int] = field(default_factory=dict)
-    _alone: str = ""
 
     @property
     def patience_s(self) -> float:
@@ -87,22 +82,6 @@ class Worker:
         """Of its time, what other gateways leave to this one, as it said last."""
         return self.beat.free_share if self.beat else 1.0
 
-    @property
-    def holds_long(self) -> bool:
-        return bool(self._long)
-
-    @property
-    def long_sizes(self) -> Collection[int]:
-        """Of which it reads one."""
-        return self._long.values()
-
-    def size_of(self, tokens: int) -> int:
-        """0 for what half the credit can hold; all others are long."""
-        return size_of(tokens, self.credit_tokens // 2)
-
-    def has_credit(self, tokens: int) -> bool:
-        return not self._alone and self.claimed_tokens + self._claim(tokens) <= self.credit_tokens
-
     def keeps(self, state: State | None) -> bool:
         """As far as one knows from here: it was sent the state, and not too many others since."""
         return state in self._kept
@@ -124,30 +103,14 @@ class Worker:
             self._kept_tokens -= oldest.tokens
 
     def hold(self, request_id: str, tokens: int, turn: int, *, is_alone: bool = False) -> None:
-        """One that is to run alone takes all the credit; all the long ones together half, so that shorter ones fit
-        beside them."""
         self.held[request_id] = tokens
         self.outstanding_tokens += tokens
-        claim = self._claim(tokens)
-        if is_alone:
-            self._alone, claim = request_id, self.credit_tokens
-        self._claims[request_id] = claim = min(claim, self.credit_tokens - self.claimed_tokens)
-        self.claimed_tokens += claim
-        if size := self.size_of(tokens):
-            self._long[request_id] = size
+        self.credit.claim(request_id, tokens, is_alone=is_alone)
         self.last_turn = turn
 
     def release(self, request_id: str) -> None:
         self.outstanding_tokens -= self.held.pop(request_id, 0)
-        self.claimed_tokens -= self._claims.pop(request_id, 0)
-        self._long.pop(request_id, None)
-        if self._alone == request_id:
-            self._alone = ""
-
-    def _claim(self, tokens: int) -> int:
-        if not self.size_of(tokens):
-            return tokens
-        return 0 if self._long else self.credit_tokens - self.credit_tokens // 2
+        self.credit.give_back(request_id)
 
 
 def patience_s(tokens: int, tokens_per_s: float) -> float:

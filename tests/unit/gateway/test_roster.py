@@ -56,7 +56,7 @@ def test_a_worker_is_ready_once_it_says_so(roster):
     assert roster.ready_workers() == []
     roster.ready(worker, Ready("onnxruntime 1.31.1", 512, SPEED))
     assert roster.ready_workers() == [worker]
-    assert (worker.engine, worker.credit_tokens) == ("onnxruntime 1.31.1", 512)
+    assert (worker.engine, worker.credit.tokens) == ("onnxruntime 1.31.1", 512)
 
 
 def test_a_newer_one_of_the_same_name_and_host_relieves(roster):
@@ -86,9 +86,9 @@ def test_a_worker_of_several_gateways_gives_each_its_part(roster):
     for each in (worker, other):
         roster.beat(each, Beat(0, 0, 0, 0, 0, 0, credit_tokens=256, free_share=0.5))
     assert measured_speeds(roster.ready_workers(), 1.0, 1.0) == pytest.approx([speed / 2 for speed in speeds])
-    assert (worker.credit_tokens, worker.speed) == (256, batch_speed)
+    assert (worker.credit.tokens, worker.speed) == (256, batch_speed)
     roster.beat(worker, Beat(0, 0, 0, 0, 0, 0))
-    assert worker.credit_tokens == 256, "a beat without one leaves it"
+    assert worker.credit.tokens == 256, "a beat without one leaves it"
 
 
 @pytest.mark.parametrize(
@@ -343,9 +343,9 @@ class RosterMachine(RuleBasedStateMachine):
             model = self.model[worker.identity]
             assert model.is_ready
             assert not model.is_draining
-            size = worker.size_of(tokens)
-            claim = min(tokens, 0 if worker.holds_long and size else worker.credit_tokens // 2)
-            assert not worker.held or worker.claimed_tokens + claim <= worker.credit_tokens
+            size = worker.credit.size_of(tokens)
+            claim = min(tokens, 0 if worker.credit.long_sizes and size else worker.credit.tokens // 2)
+            assert not worker.held or worker.credit.claimed + claim <= worker.credit.tokens
             self.requests += 1
             worker.hold(f"r{self.requests}", tokens, self.requests)
 
