@@ -21,6 +21,7 @@ import structlog
 from ostraka.children import Child
 from ostraka.forking import awaited_channels, reap_strays
 from ostraka.front_desk import FrontDesk
+from ostraka.gateway_watch import GatewayWatch
 from ostraka.generation import Generation
 from ostraka.readiness import count_ready
 from ostraka.recycling import Recycling
@@ -57,6 +58,7 @@ class Supervisor:
         self._first = first
         self._rolling: Rolling | None = None
         self._recycling = recycling
+        self._gateway_watch = GatewayWatch()
         self._listener = listener
         self._times = times
         self._stopping = Stopping(times.not_ready_s)
@@ -119,6 +121,8 @@ class Supervisor:
         if any(generation.zygotes for generation in self._generations):
             reap_strays({child.process.pid for child in self._children() if child.process})
         self._go_on_stopping()
+        doors = [door for generation in self._generations for door in generation.doors]
+        self._gateway_watch.turn(doors, time.monotonic())
         if self._rolling:
             self._rolling.turn(may_begin=self._phase is Phase.SERVING)
         self._start_due()

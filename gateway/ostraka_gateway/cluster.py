@@ -21,6 +21,7 @@ from ostraka_shared.addresses import folder_of
 from ostraka_shared.death_notes import CRASHED
 from ostraka_shared.errors import WireError
 from ostraka_shared.messages import (
+    PROTOCOL_VERSION,
     Beat,
     Bye,
     Drain,
@@ -181,6 +182,14 @@ class Cluster:
     def _on_garbage(self, identity: bytes, bad: WireError) -> None:
         """Counted each time, logged once a reason: a broken peer must not fill the disk."""
         self.metrics.dropped_frames.labels(bad.reason).inc()
+        if bad.version is not None:
+            self._socket.send(identity, _refuse_version(bad.version), bad.version)
         if bad.reason not in self._garbage_reasons:
             self._garbage_reasons.add(bad.reason)
             log.warning("frame_dropped", reason=bad.reason, detail=str(bad), peer=identity[:40].hex())
+
+
+def _refuse_version(version: int) -> Refused:
+    """As in a rolling upgrade, one side of which is on another machine."""
+    both = f"this worker speaks protocol {version}, its gateway {PROTOCOL_VERSION}"
+    return Refused("wrong_version", f"{both}: run the same version of Ostraka on both")

@@ -39,7 +39,7 @@ ORDERS: dict[str, type[Order]] = {order.__name__.lower(): order for order in (As
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Sent whenever it changes."""
+    """Sent whenever it changes, and once a second: that the event loop moves is itself something to report."""
 
     ready_workers: int = 0
     is_accepting: bool = False

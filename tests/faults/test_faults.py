@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import httpx
+import msgpack
 import psutil
 import pytest
 import zmq
@@ -14,7 +15,7 @@ import zmq
 from ostraka.stopping import SECOND_SIGNAL_S
 from ostraka.supervisor import SERVING_POLL_S
 from ostraka_shared.codec import decode, encode
-from ostraka_shared.messages import Beat, Hello, Refused, Result
+from ostraka_shared.messages import PROTOCOL_VERSION, Beat, Hello, Refused, Result
 from tests.cluster import Asked, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
 
@@ -227,10 +228,15 @@ def test_strangers_on_the_socket_are_dropped_and_counted(cluster: Cluster, tmp_p
         stranger.send(encode(Result("req_x", 1, (0.5,), 0.0, 0.0)))
         stranger.send(encode(hello))
         replies = [decode(stranger.recv()) for _ in range(3) if stranger.poll(10_000)]
+        stranger.send(encode(hello, PROTOCOL_VERSION - 1))  # as a worker of the release before
+        assert stranger.poll(10_000)
+        told = msgpack.unpackb(stranger.recv())
+    assert (told["v"], told["kind"], told["code"]) == (PROTOCOL_VERSION - 1, "REFUSED", "wrong_version")
+    assert "run the same version" in told["message"]
     assert [type(r) for r in replies] == [Refused] * 3
     assert [r.code for r in replies] == ["unknown_worker", "unknown_worker", "wrong_cluster"]
     assert cluster.metric("ostraka_dropped_frames_total", reason="garbage") == 2
-    assert cluster.metric("ostraka_dropped_frames_total", reason="wrong_version") == 1
+    assert cluster.metric("ostraka_dropped_frames_total", reason="wrong_version") == 2
     assert cluster.metric("ostraka_dropped_frames_total", reason="unknown_kind") == 1
     assert cluster.metric("ostraka_dropped_frames_total", reason="wrong_peer") == 2
     assert [w["worker"] for w in cluster.health()["workers"]] == ["w0", "w1"]
