@@ -8,6 +8,7 @@ import itertools
 import time
 from collections.abc import Awaitable
 
+from ostraka_gateway import hearing
 from ostraka_gateway.answer_cache import AnswerCache
 from ostraka_gateway.dispatcher import Dispatcher
 from ostraka_gateway.metrics import Metrics
@@ -33,7 +34,7 @@ class Bench:
         for number in range(WORKERS):
             hello = Hello("c", f"w{number}", 1, "f", "h", 1, ())
             worker = self.roster.join(hello.worker_id.encode(), hello, self.loop.time())
-            self.roster.ready(worker, Ready("none", 512, 1000.0))
+            hearing.ready(worker, Ready("none", 512, 1000.0))
 
     def _send(self, identity: bytes, message: Message) -> bool:
         self.sent.append((identity, message))
@@ -74,9 +75,9 @@ async def measure(queued: int) -> None:
 
 async def measure_refusals(bench: Bench) -> float:
     for worker in bench.roster:  # a call of a second: speeds are known
-        bench.roster.heard(worker, bench.loop.time() - 1.0)
-        bench.roster.started(worker, Started(("r",), 256))
-        bench.roster.call_ended(worker, bench.loop.time())
+        hearing.heard(worker, bench.roster.pace, bench.loop.time() - 1.0)
+        hearing.started(worker, Started(("r",), 256))
+        hearing.heard(worker, bench.roster.pace, bench.loop.time())
     begun, refused = time.process_time(), 0
     for _ in range(REQUESTS):
         try:

@@ -1,5 +1,6 @@
 import pytest
 
+from ostraka_gateway.roster import Roster
 from tests.unit.gateway.world import World
 
 
@@ -8,3 +9,8 @@ def world():
     world = World()
     yield world
     world.close()
+
+
+@pytest.fixture
+def roster():
+    return Roster("c", "f", 0.0)

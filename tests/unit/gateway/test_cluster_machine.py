@@ -8,7 +8,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ostraka_gateway import cluster as cluster_module
+from ostraka_gateway import inquest
 from ostraka_gateway.routing import candidates
 from ostraka_gateway.worker import WorkerState
 from ostraka_shared.messages import Beat, Bye, Drain, Result
@@ -110,7 +110,7 @@ class ClusterMachine(RuleBasedStateMachine):
                 cluster.socket.deliver_first = [(process.identity, result(process.batch[0]))]
                 process.running = []
             with pytest.MonkeyPatch.context() as monkeypatch:
-                monkeypatch.setattr(cluster_module, "find_note", lambda *_: cause)
+                monkeypatch.setattr(inquest, "find_note", lambda *_: cause)
                 cluster.call(on_exit)
         if self.random.random() < 0.5:
             self.restart_the_dead()

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from ostraka_gateway import hearing
 from ostraka_gateway.answer_cache import AnswerCache
 from ostraka_gateway.dispatcher import Dispatcher
 from ostraka_gateway.metrics import Metrics
@@ -82,7 +83,7 @@ class Overloaded:
         self.asked: list = []
         for identity in self.queues:
             worker = self.roster.join(identity, Hello("c", identity.decode(), 1, "f", "h", 1, ()), self.loop.time())
-            self.roster.ready(worker, Ready("fake 1", 2 * self.BATCH, 1300.0))
+            hearing.ready(worker, Ready("fake 1", 2 * self.BATCH, 1300.0))
 
     @property
     def capacity(self) -> float:
@@ -98,8 +99,7 @@ class Overloaded:
         now, worker = self.loop.time(), self.roster.find(identity)
         ends, batch = self.calls.get(identity, (0.0, []))
         if batch and now >= ends:
-            self.roster.call_ended(worker, now)
-            self.roster.heard(worker, now)
+            hearing.heard(worker, self.roster.pace, now)
             for work in batch:
                 self.dispatcher.answered(worker, Result(work.request_id, work.attempt, (0.5,), 0.0, 1.0))
             del self.calls[identity]
@@ -108,8 +108,8 @@ class Overloaded:
         if identity not in self.calls and self.queues[identity] and now >= self.free_at[identity]:
             batch, self.queues[identity] = self.queues[identity][:2], self.queues[identity][2:]
             tokens = sum(work.tokens for work in batch)
-            self.roster.heard(worker, now)
-            self.roster.started(worker, Started(tuple(work.request_id for work in batch), tokens))
+            hearing.heard(worker, self.roster.pace, now)
+            hearing.started(worker, Started(tuple(work.request_id for work in batch), tokens))
             self.calls[identity] = (now + self.CALL_S + self.TOKEN_S * tokens, batch)
 
     def run(self, times: float, seconds: float) -> None:

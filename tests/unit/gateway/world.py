@@ -2,6 +2,7 @@
 
 import zlib
 
+from ostraka_gateway import hearing
 from ostraka_gateway.answer_cache import AnswerCache
 from ostraka_gateway.dispatcher import Dispatcher
 from ostraka_gateway.metrics import Metrics
@@ -53,7 +54,7 @@ class World:
 
     def join(self, name, credit=CREDIT):
         worker = self.roster.join(name.encode(), Hello("c", name, 1, "f", "h", 1, ()), self.loop.time())
-        self.roster.ready(worker, Ready("fake 1", credit, 350.0))
+        hearing.ready(worker, Ready("fake 1", credit, 350.0))
         self.call(self.dispatcher.pump)
         return worker
 
@@ -75,7 +76,7 @@ class World:
         return self.tasks[name]
 
     def started(self, worker, *names):
-        self.roster.started(worker, Started(names, 10))
+        hearing.started(worker, Started(names, 10))
 
     def answer(self, worker, name, attempt=1, p_yes=(0.5,), inference_ms=2.0):
         self.call(self.dispatcher.answered, worker, Result(name, attempt, p_yes, 1.0, inference_ms))
@@ -121,7 +122,7 @@ def busy_for(world, worker, tokens, seconds):
     """A call that was measured just now."""
     worker.last_heard = world.loop.time() - seconds
     worker.running_tokens = tokens
-    world.roster.call_ended(worker, world.loop.time())
+    hearing.heard(worker, world.roster.pace, world.loop.time())
 
 
 def suspect(world, worker):
