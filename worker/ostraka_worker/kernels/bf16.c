@@ -2,39 +2,9 @@
  * need no packing and the softmax no sum across lanes. */
 #include "attention.h"
 #include "softmax.h"
+#include "tiles.h"
 
-enum { TILE_BYTES = 1024, PAIR_DIMS = 32 };
-
-typedef struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} TileShapes;
-
-/* As the intrinsic does, but with all memory as its input: else the compiler may put off the stores before it. */
-#define LOAD(tile, from, stride)                                                                                     \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile : : "r"(from), "r"((size_t)(stride)) : "memory")
-
-static const TileShapes ours = {
-    .palette = 1,
-    .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-    .rows = {16, 16, 16, 16, 16, 16, 16, 16},
-};
-
-/* The runtime's own kernels leave their shapes in place between calls, and so must we. */
-static _Thread_local TileShapes theirs;
-
-static void begin(void) {
-    _tile_storeconfig(&theirs);
-    _tile_loadconfig(&ours);
-}
-
-static void end(void) {
-    if (theirs.palette)
-        _tile_loadconfig(&theirs);
-    else
-        _tile_release();
-}
+enum { PAIR_DIMS = 32 };
 
 /* The upper half of each lane is `high` rounded, the lower one `low`. Neither is negative. */
 static inline __m512i round_pair(__m512 low, __m512 high) {
@@ -172,4 +142,4 @@ static void read_block(Columns *columns, const Block *block, const int32_t *limi
     weigh(columns, block);
 }
 
-const Variant BF16 = {2, begin, end, pack_query, pack_values, read_block};
+const Variant BF16 = {2, begin_tiles, end_tiles, pack_query, pack_values, read_block};
