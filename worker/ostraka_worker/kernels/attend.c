@@ -131,13 +131,13 @@ static Block find_block(const Work *work, const Line *line, int32_t position) {
         const size_t offset = (root->first + (size_t)position) * step + work->head * bytes;
         const char *values = packs ? root->packed + position * bytes : (const char *)work->call->past_value + offset;
         const char *keys = (const char *)work->call->past_key + offset;
-        return (Block){keys, step, values, packs ? BLOCK_KEYS * work->variant->element_bytes : step, position, BLOCK_KEYS};
+        return (Block){keys, step, values, packs ? BLOCK_KEYS * work->variant->element_bytes : step, position, BLOCK_KEYS, 0};
     }
     const int32_t key = position - line->whole;
     const char *values = (packs ? work->packed : work->values) + (line->first + key) * bytes;
     const char *keys = work->keys + (line->first + key) * bytes;
     const size_t value_stride = packs ? BLOCK_KEYS * work->variant->element_bytes : bytes;
-    return (Block){keys, bytes, values, value_stride, position, min(line->own_pad - key, BLOCK_KEYS)};
+    return (Block){keys, bytes, values, value_stride, position, min(line->own_pad - key, BLOCK_KEYS), 0};
 }
 
 /* Of a line: all blocks from `position` to the last one its rows among the columns may look at. */
@@ -205,7 +205,8 @@ static void read_columns(const Work *work, int64_t first, const Line *line) {
     }
     begin_columns(work, first);
     for (int32_t position = 0; position < shared; position += BLOCK_KEYS) {
-        const Block block = find_block(work, line, position);
+        Block block = find_block(work, line, position);
+        block.is_first = !first;
         work->variant->read_block(work->columns, &block, NULL);
     }
     for (; line < after; line++)

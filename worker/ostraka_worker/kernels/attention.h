@@ -22,13 +22,14 @@ typedef struct {
     float *out;
 } Call;
 
-/* Keys in rows of `key_stride` bytes; values as the variant packs them. `count` is a multiple of STEP_KEYS. */
+/* Keys in rows of `key_stride` bytes; values as the variant packs them. `count` is a multiple of STEP_KEYS. `is_first`:
+ * nobody has read these keys in this call. */
 typedef struct {
     const char *keys;
     size_t key_stride;
     const char *values;
     size_t value_stride;
-    int first, count;
+    int first, count, is_first;
 } Block;
 
 /* What is known so far of COLUMNS columns: largest score, sum of odds, and odds times values, [dims, COLUMNS]. */

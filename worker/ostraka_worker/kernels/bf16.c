@@ -4,7 +4,7 @@
 #include "softmax.h"
 #include "tiles.h"
 
-enum { PAIR_DIMS = 32 };
+enum { PAIR_DIMS = 32, AHEAD_KEYS = 64 };
 
 /* The upper half of each lane is `high` rounded, the lower one `low`. Neither is negative. */
 static inline __m512i round_pair(__m512 low, __m512 high) {
@@ -42,9 +42,18 @@ static void pack_query(Columns *columns, const float *const *rows) {
         }
 }
 
+/* The rows are apart by those of other heads, which the processor's own foresight does not see through. */
+static inline void fetch_rows(const char *rows, size_t stride, int dims) {
+    for (int row = 0; row < STEP_KEYS; row++, rows += stride)
+        for (int byte = 0; byte < dims * 2; byte += 64)
+            _mm_prefetch(rows + byte, _MM_HINT_T0);
+}
+
 /* To [dims, BLOCK_KEYS]. */
 static void pack_values(const char *rows, size_t stride, int count, int dims, char *packed) {
-    for (int first = 0; first < BLOCK_KEYS; first += STEP_KEYS)
+    for (int first = 0; first < BLOCK_KEYS; first += STEP_KEYS) {
+        if (count == BLOCK_KEYS)
+            fetch_rows(rows + (first + AHEAD_KEYS) * stride, stride, dims);
         for (int dim = 0; dim < dims; dim += 16) {
             __m512i pairs[16];
             for (int pair = 0; pair < 16; pair++) {
@@ -61,12 +70,15 @@ static void pack_values(const char *rows, size_t stride, int count, int dims, ch
             for (int row = 0; row < 16; row++)
                 _mm512_storeu_si512(packed + ((dim + row) * BLOCK_KEYS + first) * 2, pairs[row]);
         }
+    }
 }
 
 static void score(Columns *columns, const Block *block) {
     for (int key = 0; key < block->count; key += 32) {
         const char *upper = block->keys + key * block->key_stride, *lower = upper + 16 * block->key_stride;
         const char *query = columns->query;
+        if (block->is_first)
+            fetch_rows(upper + AHEAD_KEYS * block->key_stride, block->key_stride, columns->dims);
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);

@@ -31,15 +31,16 @@ void round_row(const Rounded *rounded, int64_t row, const float *values) {
         }
 }
 
-/* What the next panel will want is asked for a line at a time: `lines` of its 32 a step, from the first. */
-static inline void fetch(const char *next, int first, int lines) {
-    for (int line = first; line < first + lines && line < 2 * TILE_BYTES / 64; line++)
+/* Of what a step of the next panel will want, the part that this one of the pairs asks for. Without it a lone pair
+ * took 1.2 times as long; every n-th line instead of n in a row, 1.15 times as long with several pairs. */
+static inline void fetch(const char *next, int pair, int pairs) {
+    const int all = 2 * TILE_BYTES / 64, lines = (all + pairs - 1) / pairs, first = pair * lines;
+    for (int line = first; line < first + lines && line < all; line++)
         _mm_prefetch(next + line * 64, _MM_HINT_T1);
 }
 
 static void sum_pair(const char *rows, const char *panel, int steps, int pair, int pairs, int32_t *sums) {
     const char *lower = rows + (size_t)steps * TILE_BYTES, *next = panel + (size_t)steps * 2 * TILE_BYTES;
-    const int lines = (2 * TILE_BYTES / 64 + pairs - 1) / pairs;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -49,7 +50,7 @@ static void sum_pair(const char *rows, const char *panel, int steps, int pair, i
         LOAD(6, panel, STEP_BYTES);
         LOAD(7, panel + TILE_BYTES, STEP_BYTES);
         LOAD(5, lower, STEP_BYTES);
-        fetch(next + (size_t)step * 2 * TILE_BYTES, pair * lines, lines);
+        fetch(next + (size_t)step * 2 * TILE_BYTES, pair, pairs);
         _tile_dpbssd(0, 4, 6);
         _tile_dpbssd(1, 4, 7);
         _tile_dpbssd(2, 5, 6);
@@ -64,14 +65,13 @@ static void sum_pair(const char *rows, const char *panel, int steps, int pair, i
 /* The last 16 rows, or fewer. */
 static void sum_single(const char *rows, const char *panel, int steps, int pair, int pairs, int32_t *sums) {
     const char *next = panel + (size_t)steps * 2 * TILE_BYTES;
-    const int lines = (2 * TILE_BYTES / 64 + pairs - 1) / pairs;
     _tile_zero(0);
     _tile_zero(1);
     for (int step = 0; step < steps; step++, rows += TILE_BYTES, panel += 2 * TILE_BYTES) {
         LOAD(4, rows, STEP_BYTES);
         LOAD(6, panel, STEP_BYTES);
         LOAD(7, panel + TILE_BYTES, STEP_BYTES);
-        fetch(next + (size_t)step * 2 * TILE_BYTES, pair * lines, lines);
+        fetch(next + (size_t)step * 2 * TILE_BYTES, pair, pairs);
         _tile_dpbssd(0, 4, 6);
         _tile_dpbssd(1, 4, 7);
     }
@@ -84,6 +84,8 @@ void multiply(const Product *product) {
     _Alignas(64) int32_t sums[PAIR_ROWS * PANEL];
     const Rounded *rows = product->rows;
     const int steps = steps_of(rows->inner), pairs = (int)((rows->rows + PAIR_ROWS - 1) / PAIR_ROWS);
+    if (rows->rows < PAIR_ROWS) /* rows that are not there cost time too: 1.07 times, with 20 of 32 */
+        shape_tiles(rows->rows > TILE_ROWS ? TILE_ROWS : (int)rows->rows, (int)((rows->rows - 1) % TILE_ROWS) + 1);
     for (int column = 0; column < product->weights->outer; column += PANEL) {
         const char *panel = product->weights->tiles + (size_t)column / PANEL * steps * 2 * TILE_BYTES;
         for (int pair = 0; pair < pairs; pair++) {
@@ -93,6 +95,7 @@ void multiply(const Product *product) {
             product->finish(product, column, row, left < PAIR_ROWS ? (int)left : PAIR_ROWS, sums);
         }
     }
+    shape_tiles(TILE_ROWS, TILE_ROWS);
 }
 
 void finish_plain(const Product *product, int column, int64_t row, int count, const int32_t *sums) {

@@ -1,4 +1,5 @@
-/* AMX tiles, as all our kernels shape them: eight of 16 rows of 64 bytes. */
+/* AMX tiles, as all our kernels use them: eight of up to 16 rows of 64 bytes. 0 to 3 are sums, of the upper rows the first
+ * two; 4 and 5 are the upper and the lower rows; 6 and 7 what these are multiplied with. */
 #pragma once
 #include <immintrin.h>
 #include <stddef.h>
@@ -12,3 +13,5 @@ enum { TILE_ROWS = 16, TILE_BYTES = 1024 };
 /* The runtime's own kernels leave their shapes in place between calls, and so must we. */
 void begin_tiles(void);
 void end_tiles(void);
+/* Between the two: how many rows there are. They begin with all 16. */
+void shape_tiles(int upper, int lower);
