@@ -5,7 +5,6 @@ bits (docs/engine.md): lines that begin with their sequence go through GroupQuer
 not see; a call with earlier keys and values, or with lines that share rows, gathers each line's keys by their places.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np

@@ -98,8 +98,13 @@ def _attend(layer: Layer, index: int, config: Config, kind: str) -> NodeProto:
     if kind == "amx":
         operator, rows = "LineAttentionBf16", [f"kept_{name}" for name in rows]
     inputs = [layer.query, *rows, f"past_key_{index}", f"past_value_{index}", "lines"]
-    heads = {"heads": config.heads, "kv_heads": config.kv_heads}
-    return helper.make_node(operator, inputs, [layer.attended], domain=DOMAIN, **heads)
+    return _with_heads(helper.make_node(operator, inputs, [layer.attended], domain=DOMAIN), config)
+
+
+def _with_heads(node: NodeProto, config: Config) -> NodeProto:
+    for name in ("heads", "kv_heads"):
+        node.attribute.append(helper.make_attribute(name, getattr(config, name)))
+    return node
 
 
 def _heads(layer: Layer, index: int, config: Config) -> NodeProto:
@@ -107,8 +112,9 @@ def _heads(layer: Layer, index: int, config: Config) -> NodeProto:
     gains = f"head_norm_{index}" if config.has_head_norms else NO_HEAD_NORMS
     weights = [f"qkv_{index}_tiles", f"qkv_{index}_scale", bias, gains, "cosines", "sines"]
     outputs = [layer.query, f"kept_{layer.key}", f"kept_{layer.value}"]
-    numbers = {"heads": config.heads, "kv_heads": config.kv_heads, "epsilon": config.norm_epsilon}
-    return helper.make_node("Int8Heads", [layer.normed, "positions", *weights], outputs, domain=DOMAIN, **numbers)
+    inputs = [layer.normed, "positions", *weights]
+    node = helper.make_node("Int8Heads", inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon)
+    return _with_heads(node, config)
 
 
 def _feed_forward(layer: Layer, index: int, config: Config) -> NodeProto:

@@ -1,8 +1,11 @@
 """8-bit weights in the order in which the kernels read them (kernels/linear.h): straight from the mapped file."""
 
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 
+Kind = TypeVar("Kind", bound=np.generic)
 Int8s = npt.NDArray[np.int8]
 
 PANEL = 32
@@ -21,7 +24,7 @@ def in_tiles(weight: Int8s) -> Int8s:
     return np.ascontiguousarray(parts.transpose(0, 3, 1, 4, 2, 5)).reshape(outer // PANEL, -1)
 
 
-def in_turn(gate: npt.NDArray[np.generic], through: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+def in_turn(gate: npt.NDArray[Kind], through: npt.NDArray[Kind]) -> npt.NDArray[Kind]:
     """16 rows of the one, 16 of the other: what a gate lets through is multiplied while both are at hand."""
     rows, *rest = gate.shape
     parts = [each.reshape(rows // TILE_OUTPUTS, TILE_OUTPUTS, *rest) for each in (gate, through)]
