@@ -1,4 +1,4 @@
-"""Our own attention, in C, as operators of ONNX Runtime: which of them this machine and this installation can run.
+"""Our own attention and 8-bit layers, in C, as operators of ONNX Runtime: which of them this machine and this installation can run.
 
 build.py makes the library where there is a compiler; without it the graph of the runtime's own operators serves.
 """
