@@ -12,6 +12,7 @@ import statistics
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from ostraka_gateway import hearing
 from ostraka_gateway.in_flight import InFlight
 from ostraka_gateway.parts import Done, Request, Send
 from ostraka_gateway.roster import Roster
@@ -67,7 +68,7 @@ class Simulation:
         for number in range(workers):
             hello = Hello("c", f"w{number}", 1, "f", "h", 1, (number,))
             worker = self.roster.join(hello.worker_id.encode(), hello, 0.0)
-            self.roster.ready(worker, Ready("simulated", CREDIT_TOKENS, 1 / TOKEN_S))
+            hearing.ready(worker, Ready("simulated", CREDIT_TOKENS, 1 / TOKEN_S))
             self.benches[worker] = Bench(worker)
 
     def at(self, when: float, kind: str, what: object) -> None:
@@ -92,13 +93,13 @@ class Simulation:
             return
         batch, tokens = bench.next_batch()
         bench.is_busy = True
-        self.roster.heard(bench.worker, self.now)
-        self.roster.started(bench.worker, Started(tuple(work.request_id for work in batch), tokens))
+        hearing.heard(bench.worker, self.roster.pace, self.now)
+        hearing.started(bench.worker, Started(tuple(work.request_id for work in batch), tokens))
         self.at(self.now + CALL_S + TOKEN_S * tokens, "end", (bench, batch))
 
     def _end_call(self, bench: Bench, batch: list[Work]) -> None:
         bench.is_busy = False
-        self.roster.call_ended(bench.worker, self.now)
+        hearing.heard(bench.worker, self.roster.pace, self.now)
         for work in batch:
             for each in self.table.answered(bench.worker, Result(work.request_id, work.attempt, (0.5,), 0.0, 0.0)):
                 if isinstance(each, Done):
@@ -114,9 +115,9 @@ def ask(simulation: Simulation, number: int, key: int, when: float) -> None:
     prefix = key.to_bytes(TOKEN_BYTES, "little") * STATE_TOKENS
     question = (number.to_bytes(TOKEN_BYTES, "little") * QUESTION_TOKENS,)
     deadline = when + 60.0
-    request = Request(
-        str(number), prefix, question, STATE_TOKENS, (QUESTION_TOKENS,), deadline, when, due(when, deadline)
-    )
+    due_at = due(when, deadline)
+    added = (QUESTION_TOKENS,)
+    request = Request(str(number), prefix, question, STATE_TOKENS, added, deadline, when, due_at, lambda _: None)
     request.waiters["someone"] = Someone()
     if simulation.has_affinity:
         request.state = state_of(prefix, STATE_TOKENS, TOKEN_BYTES)

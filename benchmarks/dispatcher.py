@@ -8,9 +8,12 @@ import itertools
 import time
 from collections.abc import Awaitable
 
-from ostraka_gateway.dispatcher import Dispatcher, Reply
+from ostraka_gateway import hearing
+from ostraka_gateway.answer_cache import AnswerCache
+from ostraka_gateway.dispatcher import Dispatcher
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.roster import Roster
+from ostraka_gateway.single_flight import Reply, SingleFlight
 from ostraka_shared.errors import ServingError
 from ostraka_shared.messages import Hello, Message, Ready, Result, Started, Work
 
@@ -24,12 +27,14 @@ class Bench:
         self.loop = asyncio.get_running_loop()
         self.roster = Roster("c", "f", self.loop.time())
         self.sent: list[tuple[bytes, Message]] = []
-        self.dispatcher = Dispatcher(self.roster, Metrics(), self._send, lambda _: None, 10**9)
+        metrics = Metrics()
+        self.dispatcher = Dispatcher(self.roster, metrics, self._send, lambda _: None)
+        self.single_flight = SingleFlight(self.roster, metrics, self.dispatcher, AnswerCache(0), 10**9)
         self.numbers = itertools.count()
         for number in range(WORKERS):
             hello = Hello("c", f"w{number}", 1, "f", "h", 1, ())
             worker = self.roster.join(hello.worker_id.encode(), hello, self.loop.time())
-            self.roster.ready(worker, Ready("none", 512, 1000.0))
+            hearing.ready(worker, Ready("none", 512, 1000.0))
 
     def _send(self, identity: bytes, message: Message) -> bool:
         self.sent.append((identity, message))
@@ -38,7 +43,7 @@ class Bench:
     def ask(self, deadline_s: float = 600.0) -> Awaitable[Reply]:
         number = next(self.numbers)
         question = (PREFIX, (number.to_bytes(4, "little") * 20,), 100)
-        return self.dispatcher.ask(f"r{number}", question, self.loop.time() + deadline_s)
+        return self.single_flight.ask(f"r{number}", question, self.loop.time() + deadline_s)
 
     def answer(self) -> None:
         while self.sent:
@@ -70,9 +75,9 @@ async def measure(queued: int) -> None:
 
 async def measure_refusals(bench: Bench) -> float:
     for worker in bench.roster:  # a call of a second: speeds are known
-        bench.roster.heard(worker, bench.loop.time() - 1.0)
-        bench.roster.started(worker, Started(("r",), 256))
-        bench.roster.call_ended(worker, bench.loop.time())
+        hearing.heard(worker, bench.roster.pace, bench.loop.time() - 1.0)
+        hearing.started(worker, Started(("r",), 256))
+        hearing.heard(worker, bench.roster.pace, bench.loop.time())
     begun, refused = time.process_time(), 0
     for _ in range(REQUESTS):
         try:

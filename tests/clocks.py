@@ -23,11 +23,14 @@ class FakeClock:
 
 
 class FakeTimeLoop(asyncio.SelectorEventLoop):
-    """A real event loop but for its clock. What `asyncio.timeout_at` and `call_later` wait for comes with `advance`."""
+    """A real event loop but for its clock. What `asyncio.timeout_at` and `call_later` wait for comes with `advance`, and
+    what a callback raises, which a loop only logs, is raised by whoever settles it."""
 
     def __init__(self) -> None:
         self._fake_now = 1000.0
+        self._raised: list[BaseException] = []
         super().__init__()
+        self.set_exception_handler(self._note)
 
     def time(self) -> float:
         return self._fake_now
@@ -35,10 +38,18 @@ class FakeTimeLoop(asyncio.SelectorEventLoop):
     def settle(self) -> None:
         """Runs what is ready, and what that makes ready, and so on; no timer fires that is not due."""
         self.run_until_complete(_yield_often())
+        if self._raised:
+            raise self._raised.pop(0)
 
     def advance(self, seconds: float) -> None:
         self._fake_now += seconds
         self.settle()
+
+    def _note(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if "handle" in context:  # of a callback
+            self._raised.append(context["exception"])
+        else:
+            self.default_exception_handler(context)
 
 
 async def _yield_often() -> None:

@@ -36,6 +36,7 @@ class Cluster:
 
     def __init__(self, model: Path, *flags: str, env: dict[str, str] | None = None) -> None:
         command = [sys.executable, "-m", "ostraka", "serve", "--port=0", "--log-format=json", f"--model={model}"]
+        command.append("--not-ready-s=0")  # no load balancer here; a test's own flag comes later, and counts
         self.process = subprocess.Popen(
             [*command, *flags],
             stderr=subprocess.PIPE,

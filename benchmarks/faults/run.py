@@ -44,6 +44,7 @@ REAL = (
     Case("worker told to leave (SIGTERM)", (Order("term", ("w0",)),)),
     Case("zygote killed, then a worker", (Order("kill", ("zygote",), is_in_call=False), Order("kill", ("w1",)))),
     Case("gateway killed", (Order("kill", ("gateway",), is_in_call=False),)),
+    Case("gateway hangs", (Order("hang", ("gateway",), 30.0, is_in_call=False),)),
 )
 DRAIN = Case("server told to end (SIGTERM)", ends_server=True)
 FAKE = (

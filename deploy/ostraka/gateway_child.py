@@ -14,12 +14,15 @@ log = structlog.get_logger()
 
 @dataclass(slots=True, eq=False)
 class GatewayChild(Child):
-    """`command` gets the channel's descriptor, which is the last of `pass_fds`, from here."""
+    """`command` gets the channel's descriptor, which is the last of `pass_fds`, from here. `heard`: when it last said
+    something, whatever it was, or was started."""
 
     listen_fd: int = -1
     control: socket.socket | None = None
     report: Report = field(default_factory=Report)
     is_understood: bool = True
+    heard: float = 0.0
+    has_reported: bool = False
 
     def start(self) -> None:
         self.hang_up()
@@ -28,6 +31,7 @@ class GatewayChild(Child):
         with theirs:
             self.pass_fds = (self.listen_fd, theirs.fileno())
             Child.start(self)  # `super()` knows nothing of a dataclass made anew for its slots
+        self.heard, self.has_reported = self.started, False
 
     def reap(self) -> int | None:
         code = Child.reap(self)
@@ -47,11 +51,12 @@ class GatewayChild(Child):
         except OSError:
             return False
 
-    def take_reports(self) -> None:
+    def take_reports(self, now: float) -> None:
         """`report` is the last one then."""
         with contextlib.suppress(OSError):  # no more
             while self.control:
                 if message := self.control.recv(MESSAGE_BYTES):
+                    self.heard, self.has_reported = now, True
                     self._take(message)
                 else:  # it is ending; an end that can be read for ever would keep its reader awake
                     self.control.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 from ostraka.children import Child
 from ostraka.forking import Zygote
 from ostraka.gateway_child import GatewayChild
-from ostraka_gateway.orders import Accept, Assist
+from ostraka_gateway.orders import Accept, Announce, Assist
 from ostraka_gateway.shadow import Figures
 from ostraka_shared.model_folder import ModelFolder
 
@@ -71,6 +71,11 @@ class Generation:
     def accept(self) -> str | None:
         """Its gateways take connections; the name of one that cannot be told."""
         return next((door.name for door in self.doors if not door.order(Accept())), None)
+
+    def announce(self) -> None:
+        """Its gateways say that they are about to leave, and answer as before."""
+        for door in self.doors:
+            door.order(Announce())
 
     def figures(self) -> Figures:
         return sum((door.report.figures for door in self.doors), Figures())

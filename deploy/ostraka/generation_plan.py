@@ -110,7 +110,7 @@ def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, li
         deadline_ms=config.deadline_ms,
         queue_tokens=config.queue_tokens,
         answer_cache_bytes=config.answer_cache_bytes,
-        grace_s=config.grace_s * GATEWAY_GRACE_SHARE,
+        grace_s=config.stop.grace_s * GATEWAY_GRACE_SHARE,
         http=config.http,
         log_format=config.log_format,
         log_level=config.log_level,

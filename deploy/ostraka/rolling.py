@@ -59,10 +59,8 @@ class Rolling:
         return [*self._desk.sockets, *(door.control for door in doors if door.control)]
 
     def turn(self, *, may_begin: bool) -> None:
-        """To be called whenever something may have happened, and every TURN_S while a rollout is under way."""
-        for generation in (self.serving, *self.others):
-            for door in generation.doors:
-                door.take_reports()
+        """To be called whenever something may have happened, and every TURN_S while a rollout is under way; after the
+        gateways' reports were taken."""
         if (wish := self._desk.take()) is not None:
             if self._rollout:  # whoever asked for that one has left
                 self._desk.refuse(BUSY)

@@ -146,7 +146,7 @@ def build_supervisor(
 ) -> Supervisor:
     """One that is told of no rollouts."""
     first = first_generation(config, folder, layout, listener, run_dir)
-    return Supervisor(first, listener, config.grace_s, Recycling(config.processes.max_worker_rss_mb * MEGABYTE))
+    return Supervisor(first, listener, config.stop, Recycling(config.processes.max_worker_rss_mb * MEGABYTE))
 
 
 def _prepare_next(config: ServeConfig, machine: Machine, listener: socket.socket, run_dir: Path) -> Prepare:
@@ -171,4 +171,4 @@ def _read_again(arguments: list[str], before: ServeConfig) -> ServeConfig:
         now = read_settings(ServeConfig, parser.parse_args(arguments))
     except SystemExit:
         raise ConfigError("the server's settings cannot be read any more: its log says why") from None
-    return replace(now, host=before.host, port=before.port, run_dir=before.run_dir, grace_s=before.grace_s)
+    return replace(now, host=before.host, port=before.port, run_dir=before.run_dir, stop=before.stop)

@@ -30,6 +30,17 @@ class ProcessesConfig:
 
 
 @dataclass(frozen=True)
+class StopConfig:
+    grace_s: float = option(25.0, "how long a drain may take before what is left is killed, in seconds")
+    not_ready_s: float = option(
+        5.0, "after SIGTERM, how long all is answered as before while /readyz says 503, before the drain; in seconds"
+    )
+
+    def __post_init__(self) -> None:
+        check_at_least(0, self, "grace_s", "not_ready_s")
+
+
+@dataclass(frozen=True)
 class ServeConfig:
     host: str = option("127.0.0.1", "address to listen on")
     port: int = option(8017, "port to listen on; 0 takes a free one")
@@ -42,7 +53,7 @@ class ServeConfig:
     queue_tokens: int = option(DEFAULT_QUEUE_TOKENS, "most tokens waiting for a worker; more is refused with 529")
     answer_cache_bytes: int = option(0, "bytes of answers kept, so as not to work them out again; 0 keeps none")
     deadline_ms: int = option(DEFAULT_DEADLINE_MS, "how long a request may take, unless its x-deadline-ms differs")
-    grace_s: float = option(25.0, "how long a drain may take before what is left is killed, in seconds")
+    stop: StopConfig = group(StopConfig)
     http: HttpConfig = group(HttpConfig)
     run_dir: str | None = option(None, "folder for the server's sockets and notes, mode 0700; by default a fresh one")
     log_format: str = option("auto", "how log lines look; auto: text on a terminal", choices=("auto", "json", "text"))
@@ -56,4 +67,4 @@ class ServeConfig:
         # Said now, and not by a child after the model was built.
         check_at_least(1, self, "batch_tokens", "queue_tokens", "deadline_ms")
         check_deadline(self.deadline_ms)
-        check_at_least(0, self, "grace_s", "answer_cache_bytes")
+        check_at_least(0, self, "answer_cache_bytes")

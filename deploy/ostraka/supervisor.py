@@ -1,8 +1,9 @@
 """Keeps the gateways and workers running, and takes them down in order. Holds no request.
 
-    starting ──first worker ready──► serving ──SIGTERM, SIGINT──► gateways drain ──► workers drain ──► exit 0
+    starting ──all workers ready──► serving ──SIGTERM──► not ready, all is answered ──► gateways drain ──► workers drain
+        │                              └──SIGINT, SIGHUP────────────────────────────────────┘                 └─► exit 0
         └── a child that cannot be kept up ──► everything is ended ──► exit 1
-    a second signal, or the grace period's end: what is left is killed
+    a later second signal, or the grace period's end: what is left is killed
 
 One thread, one wait: signals come as bytes and are taken there one by one, so nothing happens at a place not written
 here. A worker that dies while the gateways drain is still replaced: it may hold the requests that are waited for.
@@ -20,11 +21,14 @@ import structlog
 from ostraka.children import Child
 from ostraka.forking import awaited_channels, reap_strays
 from ostraka.front_desk import FrontDesk
+from ostraka.gateway_watch import GatewayWatch
 from ostraka.generation import Generation
 from ostraka.readiness import count_ready
 from ostraka.recycling import Recycling
 from ostraka.rolling import Prepare, Rolling
+from ostraka.serve_config import StopConfig
 from ostraka.signals import TakenSignals
+from ostraka.stopping import Stopping, Wish
 
 log = structlog.get_logger()
 
@@ -36,6 +40,7 @@ EXIT_FAILED = 1
 class Phase(Enum):
     STARTING = auto()
     SERVING = auto()
+    NOT_READY = auto()
     DRAINING_GATEWAYS = auto()
     DRAINING_WORKERS = auto()
 
@@ -44,23 +49,29 @@ class Supervisor:
     """`listener` is what all gateways accept on. `first` is the generation to begin with."""
 
     def __init__(
-        self, first: Generation, listener: socket.socket, grace_s: float, recycling: Recycling | None = None
+        self,
+        first: Generation,
+        listener: socket.socket,
+        times: StopConfig,
+        recycling: Recycling | None = None,
     ) -> None:
         self._first = first
         self._rolling: Rolling | None = None
         self._recycling = recycling
+        self._gateway_watch = GatewayWatch()
         self._listener = listener
-        self._grace_s = grace_s
+        self._times = times
+        self._stopping = Stopping(times.not_ready_s)
         self._phase = Phase.STARTING
         self._begun = time.monotonic()
-        self._drain_ends = float("inf")
+        self._drain_begins = self._drain_ends = float("inf")
         self._shown: tuple[int, int] | None = None
         self._has_served = False
         self._exit_code = 0
 
     def take_rollouts(self, desk: FrontDesk, prepare: Prepare) -> None:
         """To be called before `run`: whoever comes to the desk may have another generation take over."""
-        self._rolling = Rolling(desk, self._first, prepare, self._grace_s)
+        self._rolling = Rolling(desk, self._first, prepare, self._times.grace_s)
 
     def run(self, signals: TakenSignals) -> int:
         """Until told to stop, or until a child cannot be kept up. Returns the exit code."""
@@ -78,7 +89,7 @@ class Supervisor:
 
     @property
     def _is_up(self) -> bool:
-        return self._phase in (Phase.STARTING, Phase.SERVING)
+        return self._phase in (Phase.STARTING, Phase.SERVING, Phase.NOT_READY)
 
     @property
     def _serving(self) -> Generation:
@@ -109,8 +120,9 @@ class Supervisor:
                 self._on_exit(child, _describe_exit(code))
         if any(generation.zygotes for generation in self._generations):
             reap_strays({child.process.pid for child in self._children() if child.process})
-        if self._phase is Phase.DRAINING_GATEWAYS and not any(gateway.is_running for gateway in self._gateways):
-            self._drain_workers()
+        self._go_on_stopping()
+        doors = [door for generation in self._generations for door in generation.doors]
+        self._gateway_watch.turn(doors, time.monotonic())
         if self._rolling:
             self._rolling.turn(may_begin=self._phase is Phase.SERVING)
         self._start_due()
@@ -127,7 +139,7 @@ class Supervisor:
         is_watched = self._phase is Phase.STARTING or (self._rolling and self._rolling.is_under_way)
         poll_s = STARTING_POLL_S if is_watched else SERVING_POLL_S
         due = [child.restart_at for child in self._children() if child.restart_at is not None]
-        until_s = min([self._drain_ends, *due]) - time.monotonic()
+        until_s = min([self._drain_begins, self._drain_ends, *due]) - time.monotonic()
         return max(0.0, min(poll_s, until_s))
 
     def _start(self, child: Child) -> None:
@@ -135,6 +147,9 @@ class Supervisor:
             child.start()
         except OSError as bad:  # no process or memory to spare: tried again like any other death
             self._on_exit(child, str(bad))
+        else:
+            if self._phase is Phase.NOT_READY:
+                self._serving.announce()
 
     def _on_exit(self, child: Child, code: str) -> None:
         if self._rolling and self._rolling.exited(child, code):
@@ -175,26 +190,44 @@ class Supervisor:
             self._start(generation.relieve(due.worker))
 
     def _on_stop_signal(self, number: signal.Signals) -> None:
-        if self._is_up:
-            log.info("stopping", signal=number.name, grace_s=self._grace_s)
-            self._start_drain()
-        else:
-            log.warning("stopping_now", signal=number.name)
-            self._exit_code = EXIT_FAILED
-            self._kill_all()
+        now = time.monotonic()
+        match self._stopping.signalled(number, now, is_serving=self._phase is Phase.SERVING):
+            case Wish.ANNOUNCE:
+                log.info("not_ready", signal=number.name, not_ready_s=self._times.not_ready_s)
+                self._phase, self._drain_begins = Phase.NOT_READY, now + self._times.not_ready_s
+                self._cancel_rollout()
+                self._serving.announce()
+            case Wish.DRAIN:
+                self._start_drain()
+            case Wish.KILL:
+                log.warning("stopping_now", signal=number.name)
+                self._phase, self._exit_code = Phase.DRAINING_WORKERS, EXIT_FAILED
+                self._kill_all()
+
+    def _cancel_rollout(self) -> None:
+        if self._rolling:
+            self._rolling.cancel("the server is stopping")
 
     def _start_drain(self) -> None:
         """The gateways first: they take nothing new and wait for their answers, which the workers still give."""
-        if self._rolling:
-            self._rolling.cancel("the server is stopping")
+        log.info("stopping", grace_s=self._times.grace_s)
+        self._cancel_rollout()
+        now = time.monotonic()
+        self._stopping.begun_without(now)
         self._phase = Phase.DRAINING_GATEWAYS
-        self._drain_ends = time.monotonic() + self._grace_s
+        self._drain_begins, self._drain_ends = float("inf"), now + self._times.grace_s
         for gateway in self._gateways:
             gateway.restart_at = None
             gateway.send(signal.SIGTERM)
         # Closed alone, clients would go on connecting while one gateway still has it open, and wait for nobody.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
+
+    def _go_on_stopping(self) -> None:
+        if self._phase is Phase.NOT_READY and time.monotonic() >= self._drain_begins:
+            self._start_drain()
+        if self._phase is Phase.DRAINING_GATEWAYS and not any(gateway.is_running for gateway in self._gateways):
+            self._drain_workers()
 
     def _drain_workers(self) -> None:
         self._phase = Phase.DRAINING_WORKERS
@@ -209,7 +242,7 @@ class Supervisor:
             if child.process:
                 child.process.wait()
                 child.process = None
-        self._drain_ends = float("inf")
+        self._drain_begins = self._drain_ends = float("inf")
 
     def _show_progress(self) -> None:
         ready, wanted = self._count_ready(), sum(not worker.is_given_up for worker in self._workers)

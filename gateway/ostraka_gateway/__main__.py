@@ -149,7 +149,7 @@ def _leave(gateway: Gateway, server: HttpProcess) -> None:
     if gateway.successor:
         gateway.successor.make_room()
     server.leave(gateway.successor.socket_path if gateway.successor else None)
-    log.info("draining", in_flight_requests=gateway.cluster.dispatcher.in_flight_requests)
+    log.info("draining", in_flight_requests=gateway.cluster.single_flight.in_flight_requests)
 
 
 if __name__ == "__main__":

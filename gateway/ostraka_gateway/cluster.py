@@ -1,23 +1,27 @@
 """The gateway's side of the cluster: hears the workers, keeps the roster true, and tells the dispatcher."""
 
 import asyncio
-import contextlib
+from functools import partial
 from pathlib import Path
 
 import structlog
 
+from ostraka_gateway import hearing
 from ostraka_gateway.answer_cache import AnswerCache
 from ostraka_gateway.dispatcher import Dispatcher
+from ostraka_gateway.inquest import certify_crash, inquire
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.process_watch import ProcessWatch
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.silence import Silence, forgive
+from ostraka_gateway.single_flight import SingleFlight
 from ostraka_gateway.transport import WorkerSocket
 from ostraka_gateway.worker import Worker, WorkerState
 from ostraka_shared.addresses import folder_of
-from ostraka_shared.death_notes import CRASHED, find_note, leave_note
+from ostraka_shared.death_notes import CRASHED
 from ostraka_shared.errors import WireError
 from ostraka_shared.messages import (
+    PROTOCOL_VERSION,
     Beat,
     Bye,
     Drain,
@@ -34,13 +38,10 @@ from ostraka_shared.messages import (
 log = structlog.get_logger()
 
 JUDGE_PER_HEARTBEAT = 4
-NOTE_S = 0.1
-NOTE_POLL_S = 0.002
-"""Its supervisor is woken by a worker's end when we are, and leaves its note in far less than a millisecond of work."""
 
 
 class Cluster:
-    """Lives on one event loop: `start`, then `dispatcher.ask` as often as wanted, then `stop`."""
+    """Lives on one event loop: `start`, then `single_flight.ask` as often as wanted, then `stop`."""
 
     def __init__(
         self, roster: Roster, metrics: Metrics, heartbeat_ms: int, queue_tokens: int, answer_cache_bytes: int = 0
@@ -51,8 +52,10 @@ class Cluster:
         self._silence = Silence(heartbeat_ms / 1000)
         self._socket = WorkerSocket(self._on_message, self._on_garbage)
         self._watch = ProcessWatch()
-        self.dispatcher = Dispatcher(roster, metrics, self._socket.send, self._on_unreachable, queue_tokens)
-        self.dispatcher.answers = AnswerCache(answer_cache_bytes)
+        on_unreachable = partial(self._lose, reason="unreachable")
+        self.dispatcher = Dispatcher(roster, metrics, self._socket.send, on_unreachable)
+        answers = AnswerCache(answer_cache_bytes)
+        self.single_flight = SingleFlight(roster, metrics, self.dispatcher, answers, queue_tokens)
         self._notes: Path | None = None
         self._judge_timer: asyncio.TimerHandle | None = None
         self._judge_due = 0.0
@@ -82,11 +85,9 @@ class Cluster:
             self._socket.send(identity, Refused("unknown_worker", "say HELLO first"))
             return
         now = asyncio.get_running_loop().time()
-        if worker.running_tokens:
-            self.roster.call_ended(worker, now)
         if worker.state is WorkerState.SUSPECT:
             self.dispatcher.trusted(worker)
-        self.roster.heard(worker, now)
+        hearing.heard(worker, self.roster.pace, now)
         self._act(worker, message)
         self.dispatcher.pump()
 
@@ -97,16 +98,16 @@ class Cluster:
             case Failed():
                 self.dispatcher.failed(worker, message)
             case Started():
-                self.roster.started(worker, message)
+                hearing.started(worker, message)
             case Beat():
-                self.roster.beat(worker, message)
+                hearing.beat(worker, message)
             case Ready():
-                self.roster.ready(worker, message)
+                hearing.ready(worker, message)
                 log.info("worker_ready", worker=worker.hello.worker_id, cores=worker.hello.cores)
                 for relieved in self.roster.relieved_by(worker):
                     self._relieve(relieved)
             case Drain():
-                self.roster.drain(worker)
+                hearing.draining(worker)
             case Bye():
                 self._lose(worker, "bye")
             case _:
@@ -127,30 +128,20 @@ class Cluster:
 
     def _relieve(self, worker: Worker) -> None:
         """Its successor is ready: it answers what it holds, and leaves."""
-        self.roster.drain(worker)
+        hearing.draining(worker)
         self.metrics.recycled.inc()
         log.info("worker_relieved", worker=worker.hello.worker_id, pid=worker.hello.pid, held_requests=len(worker.held))
         self._socket.send(worker.identity, Drain())
 
     def _on_exit(self, worker: Worker) -> None:
-        """Of what, is worth a moment: of its requests, one may be at fault."""
-        is_noted = self._notes is not None and self._watch.is_sibling(worker.identity)
+        is_sibling = self._watch.is_sibling(worker.identity)
         self._watch.remove(worker.identity)
         self._socket.take_arrived()  # what it said before it died still counts
-        if self.roster.find(worker.identity) is worker and is_noted:
+        if self._notes and is_sibling and self.roster.find(worker.identity) is worker:
             worker.state = WorkerState.SUSPECT  # no new work
-            self._inquire(worker, asyncio.get_running_loop().time() + NOTE_S)
+            inquire(self._notes, worker.hello, partial(self._lose, worker))
         else:
             self._lose(worker, CRASHED)
-
-    def _inquire(self, worker: Worker, ends: float) -> None:
-        loop = asyncio.get_running_loop()
-        hello = worker.hello
-        cause = find_note(self._notes, hello.worker_id, hello.incarnation) if self._notes else CRASHED
-        if cause is None and loop.time() < ends:
-            loop.call_later(NOTE_POLL_S, self._inquire, worker, ends)
-        else:
-            self._lose(worker, cause or CRASHED)
 
     def _lose(self, worker: Worker, reason: str) -> None:
         """Idempotent: an exit may be noticed by its pidfd, its silence and its successor."""
@@ -163,9 +154,6 @@ class Cluster:
             log.warning("worker_lost", worker=worker.hello.worker_id, reason=reason, held_requests=len(worker.held))
         self.dispatcher.take_back(worker, reason)
         self.dispatcher.pump()
-
-    def _on_unreachable(self, worker: Worker) -> None:
-        self._lose(worker, "unreachable")
 
     def _judge(self) -> None:
         loop = asyncio.get_running_loop()
@@ -187,15 +175,21 @@ class Cluster:
             self._judge_timer = loop.call_at(self._judge_due, self._judge)
 
     def _kill(self, worker: Worker) -> None:
-        """For hanging, which other gateways are to take for the crash that it is."""
         if self._notes and self._watch.is_sibling(worker.identity):
-            with contextlib.suppress(OSError):
-                leave_note(self._notes, worker.hello.worker_id, worker.hello.incarnation, CRASHED)
+            certify_crash(self._notes, worker.hello)
         self._watch.kill(worker.identity)
 
     def _on_garbage(self, identity: bytes, bad: WireError) -> None:
         """Counted each time, logged once a reason: a broken peer must not fill the disk."""
         self.metrics.dropped_frames.labels(bad.reason).inc()
+        if bad.version is not None:
+            self._socket.send(identity, _refuse_version(bad.version), bad.version)
         if bad.reason not in self._garbage_reasons:
             self._garbage_reasons.add(bad.reason)
             log.warning("frame_dropped", reason=bad.reason, detail=str(bad), peer=identity[:40].hex())
+
+
+def _refuse_version(version: int) -> Refused:
+    """As in a rolling upgrade, one side of which is on another machine."""
+    both = f"this worker speaks protocol {version}, its gateway {PROTOCOL_VERSION}"
+    return Refused("wrong_version", f"{both}: run the same version of Ostraka on both")

@@ -12,6 +12,7 @@ from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.orders import (
     MESSAGE_BYTES,
     Accept,
+    Announce,
     Assist,
     Leave,
     Order,
@@ -25,6 +26,8 @@ from ostraka_gateway.successor import Successor
 log = structlog.get_logger()
 
 REPORT_S = 0.1
+ALIVE_S = 1.0
+"""With nothing to report, that is said: a supervisor that hears nothing for longer takes us for hung."""
 
 
 class Control:
@@ -40,6 +43,7 @@ class Control:
         self._leave = leave
         self._loop = asyncio.get_running_loop()
         self._reported: Report | None = None
+        self._reported_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._accepting: asyncio.Task[None] | None = None
 
@@ -76,6 +80,9 @@ class Control:
                 self._assist(order)
             case Accept():
                 self._accepting = self._loop.create_task(self._server.accept())
+            case Announce():
+                self._gateway.is_draining = True
+                self._server.announce()
             case Leave():
                 self._leave()
 
@@ -100,8 +107,9 @@ class Control:
             is_accepting=self._server.is_accepting,
             figures=successor.figures if successor else Figures(),
         )
-        if report != self._reported:
+        now = self._loop.time()
+        if report != self._reported or now - self._reported_at >= ALIVE_S:
             with contextlib.suppress(OSError):  # what it does not take now is said again
                 self._channel.send(encode_report(report))
-                self._reported = report
+                self._reported, self._reported_at = report, now
         self._timer = self._loop.call_later(REPORT_S, self._report)

@@ -13,7 +13,6 @@ from ostraka_gateway.auth import Keys
 from ostraka_gateway.body import read_body
 from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.dialect import Asked, Dialect
-from ostraka_gateway.dispatcher import Reply
 from ostraka_gateway.http_config import HttpConfig
 from ostraka_gateway.json_values import check_values
 from ostraka_gateway.large_bodies import LARGE_BODY_BYTES, LargeBodies, Room
@@ -23,6 +22,7 @@ from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.schemas import SystemOneRequest
 from ostraka_gateway.served_model import ServedModel
 from ostraka_gateway.siblings import Siblings
+from ostraka_gateway.single_flight import Reply
 from ostraka_gateway.successor import REFUSED, Successor
 from ostraka_gateway.timeline import Timeline
 from ostraka_gateway.tokenization import TokenizedRequest
@@ -154,11 +154,11 @@ async def _tokenize(gateway: Gateway, request: SystemOneRequest) -> TokenizedReq
 async def _ask(gateway: Gateway, http: Request, tokens: TokenizedRequest, deadline: float) -> Reply:
     if not tokens.suffixes:  # a score of one level needs no model
         return Reply((), 0.0, 0.0)
-    dispatcher, request_id = gateway.cluster.dispatcher, http.state.request_id
-    watch = asyncio.create_task(_watch_client(http, lambda: dispatcher.abandon(request_id)))
+    single_flight, request_id = gateway.cluster.single_flight, http.state.request_id
+    watch = asyncio.create_task(_watch_client(http, lambda: single_flight.abandon(request_id)))
     try:
         question = (tokens.prefix, tokens.suffixes, tokens.state_tokens)
-        return await dispatcher.ask(request_id, question, deadline, tokens.added)
+        return await single_flight.ask(request_id, question, deadline, tokens.added)
     finally:
         watch.cancel()
 

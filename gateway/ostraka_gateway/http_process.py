@@ -1,7 +1,8 @@
 """uvicorn's server as one of several processes on one listening socket: how it waits for its turn, accepts and leaves.
 
-    standby ──accept──► accepting ──leave──► no more is accepted; each connection is given to the successor, between
-    (a private socket)                       requests, or has its last answer; idle ones are closed ──► drained
+    standby ──accept──► accepting ──announce──► each answer closes its connection: the next is made elsewhere
+    (a private socket)      └───────────┴──leave──► no more is accepted; each connection is given to the successor,
+                            between requests, or has its last answer; idle ones are closed ──► drained
 
 The socket itself is never shut here: what has not been accepted is for the others. Nor is its mode touched, which all
 have in common: `socket.dup` would have left them waiting in `accept`.
@@ -70,6 +71,12 @@ class HttpProcess(uvicorn.Server):
             loop = asyncio.get_running_loop()
             self.servers.append(await loop.create_server(self._make_protocol, sock=self._listener))
             self._is_standby = False
+
+    def announce(self) -> None:
+        """While it still accepts: so that no connection that is used is left open when it leaves."""
+        self._leaving.is_announced = True
+        for connection in self._connections():
+            connection.close_after_next()
 
     def leave(self, successor: str | None = None) -> None:
         """`successor`: the private socket of the gateway that takes the connections. Once more: without waiting."""

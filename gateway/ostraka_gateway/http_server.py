@@ -20,9 +20,11 @@ HEADER_MARKS = len(": \r\n")
 
 
 class LeavingState(ServerState):
-    """`handover` takes the connections of a server that is leaving, where somebody takes them."""
+    """`handover` takes the connections of a server that is leaving, where somebody takes them. `is_announced`: it will
+    leave, and accepts for the time being."""
 
     handover: Handover | None = None
+    is_announced: bool = False
 
 
 def protocol_for(read_timeout_s: float, connections: int) -> type[HttpToolsProtocol]:
@@ -76,6 +78,7 @@ class BoundedProtocol(PlainProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._is_leaving = isinstance(self.server_state, LeavingState) and self.server_state.is_announced
         if len(self.connections) > self.connections_max + CROWDED_CONNECTIONS:
             transport.abort()
         elif len(self.connections) > self.connections_max:

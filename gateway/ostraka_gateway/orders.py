@@ -24,17 +24,22 @@ class Accept:
 
 
 @dataclass(frozen=True, slots=True)
+class Announce:
+    """Be not ready, so that no one is sent here any more, and answer whoever comes all the same."""
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """Stop accepting, answer what is here, give the connections to the successor, and end."""
 
 
-Order = Assist | Accept | Leave
-ORDERS: dict[str, type[Assist] | type[Accept] | type[Leave]] = {"assist": Assist, "accept": Accept, "leave": Leave}
+Order = Assist | Accept | Announce | Leave
+ORDERS: dict[str, type[Order]] = {order.__name__.lower(): order for order in (Assist, Accept, Announce, Leave)}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Sent whenever it changes."""
+    """Sent whenever it changes, and once a second: that the event loop moves is itself something to report."""
 
     ready_workers: int = 0
     is_accepting: bool = False

@@ -1,6 +1,6 @@
 """What is asked, the parts it is read in, and what is to be done about them. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -25,7 +25,7 @@ class Request:
     """`deadline`, the latest of all who wait for it, and `admitted` are instants of the gateway's clock. `added`: the
     tokens each prompt adds to what is read, given those that share its beginning. `due_at`: how urgent it is.
 
-    `outcome`: its answers, or what is to be raised.
+    `outcome`: its answers, or what is to be raised. Once there is one, `on_done` is to be told.
     """
 
     request_id: str
@@ -36,6 +36,7 @@ class Request:
     deadline: float
     admitted: float
     due_at: float
+    on_done: Callable[["Request"], None]
     state: State | None = None
     parts: list["Part"] = field(default_factory=list)
     answers: list[float] = field(default_factory=list)

@@ -1,21 +1,13 @@
-"""The workers that are here, and what each is: from its HELLO until it leaves.
+"""The workers that are here: who may join, whom a newcomer replaces or relieves, who is ready. Pure.
 
-    hello ──► STARTING ──ready──► READY ◄──heard──┐
-                  │                │ └──silent──► SUSPECT      no new work
-                  │              drain              │
-                  │                ▼                │
-                  │             DRAINING            │          finishes what it holds
-                  └───────┬────────┴────────────────┘
-                  bye, exit, a newer incarnation, silent for too long: out of the roster
-
-Pure: time comes in as `now`, in seconds of any monotonic clock. Who is silent: silence.py.
+Time comes in as `now`, in seconds of any monotonic clock. What each of them is: hearing.py, silence.py.
 """
 
 from collections.abc import Iterator
 
 from ostraka_gateway.pace import Pace
 from ostraka_gateway.worker import Worker, WorkerState
-from ostraka_shared.messages import Beat, Hello, Ready, Refused, Started
+from ostraka_shared.messages import Hello, Refused
 
 
 class Roster:
@@ -75,37 +67,6 @@ class Roster:
     def remove(self, worker: Worker, now: float) -> None:
         del self._workers[worker.identity]
         self.last_departure = now
-
-    def heard(self, worker: Worker, now: float) -> None:
-        worker.last_heard = now
-        if worker.state is WorkerState.SUSPECT:
-            worker.state = WorkerState.READY
-
-    def ready(self, worker: Worker, ready: Ready) -> None:
-        worker.engine, worker.credit_tokens = ready.engine, ready.credit_tokens
-        worker.batch_tokens = ready.credit_tokens // 2
-        worker.warm_tokens_per_s = ready.tokens_per_s
-        worker.cost.start(ready.tokens_per_s)
-        if worker.state is WorkerState.STARTING:
-            worker.state = WorkerState.READY
-
-    def started(self, worker: Worker, started: Started) -> None:
-        worker.started, worker.running_tokens = started.request_ids, started.tokens
-        worker.others_tokens = started.others_tokens
-
-    def beat(self, worker: Worker, beat: Beat) -> None:
-        worker.beat = beat
-        worker.credit_tokens = beat.credit_tokens or worker.credit_tokens
-
-    def call_ended(self, worker: Worker, now: float) -> None:
-        """To be told of whatever a worker sends after STARTED, before `heard`: the time between is the call's."""
-        worker.last_call = now
-        self.pace.count(worker.running_tokens)
-        worker.cost.observe(worker.running_tokens, now - worker.last_heard)
-        worker.started, worker.running_tokens = (), 0
-
-    def drain(self, worker: Worker) -> None:
-        worker.state = WorkerState.DRAINING
 
     def ready_workers(self) -> list[Worker]:
         return [worker for worker in self if worker.state is WorkerState.READY]

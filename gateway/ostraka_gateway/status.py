@@ -67,9 +67,9 @@ def figures(gateway: Gateway) -> GatewayFigures:
         pid=os.getpid(),
         state="draining" if gateway.is_draining else "ready" if ready else "starting",
         ready_workers=ready,
-        queued_requests=cluster.dispatcher.queued_requests,
-        queued_tokens=cluster.dispatcher.queued_tokens,
-        in_flight_requests=cluster.dispatcher.in_flight_requests,
+        queued_requests=cluster.dispatcher.line.count,
+        queued_tokens=cluster.dispatcher.line.tokens,
+        in_flight_requests=cluster.single_flight.in_flight_requests,
         restarts=dict(cluster.roster.restarts),
         workers=describe_workers(cluster.roster),
     )

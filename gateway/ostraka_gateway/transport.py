@@ -7,7 +7,7 @@ import zmq
 
 from ostraka_shared.codec import MAX_FRAME_BYTES, decode, encode
 from ostraka_shared.errors import WireError
-from ostraka_shared.messages import Message
+from ostraka_shared.messages import PROTOCOL_VERSION, Message
 
 HIGH_WATER_MARK = 1000
 """Messages to one worker. Its credit keeps it far below."""
@@ -42,10 +42,10 @@ class WorkerSocket:
         self._socket.bind(endpoint)
         self._loop.add_reader(self._socket.FD, self.take_arrived)
 
-    def send(self, identity: bytes, message: Message) -> bool:
+    def send(self, identity: bytes, message: Message, version: int = PROTOCOL_VERSION) -> bool:
         """False if the worker cannot be reached: its link is gone, or full because it takes nothing."""
         try:
-            self._socket.send_multipart((identity, encode(message)), zmq.NOBLOCK)
+            self._socket.send_multipart((identity, encode(message, version)), zmq.NOBLOCK)
         except zmq.ZMQError:
             return False
         finally:

@@ -1,4 +1,14 @@
-"""One worker as the gateway sees it: what it holds, how fast it is, which states it keeps. Pure."""
+"""One worker as the gateway sees it, from its HELLO until it leaves: what it holds, how fast it is, which states it
+keeps. Pure.
+
+    hello ──► STARTING ──ready──► READY ◄──heard──┐
+                  │                │ └──silent──► SUSPECT      no new work
+                  │              drain              │
+                  │                ▼                │
+                  │             DRAINING            │          finishes what it holds
+                  └───────┬────────┴────────────────┘
+                  bye, exit, a newer incarnation, silent for too long: out of the roster
+"""
 
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -42,14 +42,17 @@ _KINDS: dict[str, type[Message]] = {
 _NAMES = {record: name for name, record in _KINDS.items()}
 
 
-def encode(message: Message) -> bytes:
-    """Raises WireError where the other side would refuse the frame: dropped there, it would be missed by nobody."""
+def encode(message: Message, version: int = PROTOCOL_VERSION) -> bytes:
+    """Raises WireError where the other side would refuse the frame: dropped there, it would be missed by nobody.
+
+    `version`: another only for REFUSED, which has the same form in all of them.
+    """
     record = type(message)
     kind = _NAMES[record]
     values = {name: getattr(message, name) for name in _CHECKS[record]}
     _check_fields(record, kind, values)
     try:
-        encoded = cast("bytes", msgpack.packb({"v": PROTOCOL_VERSION, "kind": kind, **values}))
+        encoded = cast("bytes", msgpack.packb({"v": version, "kind": kind, **values}))
     except UnicodeEncodeError as bad:
         raise WireError("wrong_field", f"a {kind} has a text that is not UTF-8") from bad
     if len(encoded) > MAX_FRAME_BYTES:
@@ -64,7 +67,9 @@ def decode(frame: bytes) -> Message:
     raw = _unpack(frame)
     version, kind = raw.pop("v", None), raw.pop("kind", None)
     if type(version) is not int or version != PROTOCOL_VERSION:
-        raise WireError("wrong_version", f"the peer speaks protocol {_show(version)}, this side {PROTOCOL_VERSION}")
+        known = version if _is_count(version) else None
+        told = f"the peer speaks protocol {_show(version)}, this side {PROTOCOL_VERSION}"
+        raise WireError("wrong_version", told, known)
     record = _KINDS.get(kind) if isinstance(kind, str) else None
     if record is None:
         raise WireError("unknown_kind", f"no message is of kind {_show(kind)}")

@@ -140,13 +140,15 @@ class Cancelled(OstrakaError):
 
 
 class WireError(OstrakaError):
-    """`reason` is a metric label: garbage, oversize, unknown_kind, wrong_version, wrong_field or wrong_peer."""
+    """`reason` is a metric label: garbage, oversize, unknown_kind, wrong_version, wrong_field or wrong_peer. `version`:
+    the peer's, where that is all that is wrong."""
 
     code = "wire_error"
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, version: int | None = None) -> None:
         super().__init__(message)
         self.reason = reason
+        self.version = version
 
 
 class ConfigError(OstrakaError):

@@ -13,7 +13,8 @@
       BYE ────────────────────────────────►  nothing of yours is left with me
 
 A sent message proves nothing; only RESULT does. Every frame carries the protocol's version: one of another version is
-dropped, counted and logged on either side. So whatever changes a message raises PROTOCOL_VERSION.
+dropped, counted and logged on either side. So whatever changes a message raises PROTOCOL_VERSION. A worker of another
+version is told so in its own, by the one message that has never changed and never may: REFUSED.
 """
 
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """`code`: "unknown_worker" asks for a new HELLO (the gateway restarted); any other is final."""
+    """`code`: "unknown_worker" asks for a new HELLO (the gateway restarted); any other is final. Of all versions."""
 
     code: str
     message: str

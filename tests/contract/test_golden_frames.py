@@ -6,7 +6,7 @@ import msgpack
 import pytest
 
 from ostraka_shared.codec import _KINDS, decode, encode
-from ostraka_shared.messages import PROTOCOL_VERSION
+from ostraka_shared.messages import PROTOCOL_VERSION, Refused
 from tests.records import GOLDEN
 
 FOLDER = Path(__file__).parent / "golden"
@@ -37,6 +37,14 @@ def test_any_messagepack_reader_finds_version_and_kind_first(name):
     assert list(frame)[:2] == ["v", "kind"]
     assert frame["v"] == PROTOCOL_VERSION == 3
     assert frame["kind"] == type(GOLDEN[name]).__name__.upper()
+
+
+@pytest.mark.parametrize("version", [1, 2, PROTOCOL_VERSION, 9])
+def test_a_refusal_has_one_form_in_all_versions(version):
+    """A worker of any of them must be able to read why it is not wanted."""
+    frame = msgpack.unpackb(encode(Refused("wrong_version", "why"), version))
+    assert frame == {"v": version, "kind": "REFUSED", "code": "wrong_version", "message": "why"}
+    assert msgpack.unpackb(golden_bytes("refused")).keys() == frame.keys()
 
 
 def test_tokens_are_little_endian_uint32():

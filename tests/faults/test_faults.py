@@ -7,13 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import httpx
+import msgpack
 import psutil
 import pytest
 import zmq
 
+from ostraka.stopping import SECOND_SIGNAL_S
 from ostraka.supervisor import SERVING_POLL_S
 from ostraka_shared.codec import decode, encode
-from ostraka_shared.messages import Beat, Hello, Refused, Result
+from ostraka_shared.messages import PROTOCOL_VERSION, Beat, Hello, Refused, Result
 from tests.cluster import Asked, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
 
@@ -196,8 +198,12 @@ def test_a_stopped_and_continued_supervisor_serves_on_and_stops_in_order(cluster
 
 def test_a_second_signal_stops_now(cluster: Cluster) -> None:
     stall_one(cluster)
-    cluster.process.send_signal(signal.SIGTERM)
+    later = time.monotonic() + SECOND_SIGNAL_S
+    for _ in range(2):  # at once, they are one
+        cluster.process.send_signal(signal.SIGTERM)
     cluster.wait_event("draining", process="gateway")
+    wait_for(lambda: time.monotonic() > later, "a second")
+    assert cluster.process.poll() is None
     cluster.process.send_signal(signal.SIGTERM)
     assert cluster.process.wait(10) == 1
     cluster.check_no_orphans()
@@ -222,10 +228,15 @@ def test_strangers_on_the_socket_are_dropped_and_counted(cluster: Cluster, tmp_p
         stranger.send(encode(Result("req_x", 1, (0.5,), 0.0, 0.0)))
         stranger.send(encode(hello))
         replies = [decode(stranger.recv()) for _ in range(3) if stranger.poll(10_000)]
+        stranger.send(encode(hello, PROTOCOL_VERSION - 1))  # as a worker of the release before
+        assert stranger.poll(10_000)
+        told = msgpack.unpackb(stranger.recv())
+    assert (told["v"], told["kind"], told["code"]) == (PROTOCOL_VERSION - 1, "REFUSED", "wrong_version")
+    assert "run the same version" in told["message"]
     assert [type(r) for r in replies] == [Refused] * 3
     assert [r.code for r in replies] == ["unknown_worker", "unknown_worker", "wrong_cluster"]
     assert cluster.metric("ostraka_dropped_frames_total", reason="garbage") == 2
-    assert cluster.metric("ostraka_dropped_frames_total", reason="wrong_version") == 1
+    assert cluster.metric("ostraka_dropped_frames_total", reason="wrong_version") == 2
     assert cluster.metric("ostraka_dropped_frames_total", reason="unknown_kind") == 1
     assert cluster.metric("ostraka_dropped_frames_total", reason="wrong_peer") == 2
     assert [w["worker"] for w in cluster.health()["workers"]] == ["w0", "w1"]
@@ -285,15 +296,22 @@ def test_a_client_that_leaves_takes_its_queued_request_along(fake_model, release
         assert cluster.metric("ostraka_requests_total", route="/v1/systemone", status="499") == 1
 
 
-def test_a_drain_refuses_new_connections(cluster: Cluster, release: Path) -> None:
-    asked, _ = stall_one(cluster)
-    cluster.process.send_signal(signal.SIGTERM)
-    cluster.wait_event("draining", process="gateway")
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{cluster.url}/readyz", timeout=5)
-    release.touch()
-    assert asked.response().status_code == 200
-    assert cluster.process.wait(20) == 0
+def test_sigterm_is_told_to_load_balancers_first_and_then_nobody_is_let_in(fake_model, release: Path) -> None:
+    with running(fake_model.path, "--workers=1", "--not-ready-s=1.5") as cluster, httpx.Client() as resting:
+        asked, _ = stall_one(cluster)
+        assert "connection" not in resting.get(f"{cluster.url}/livez").headers
+        cluster.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: httpx.get(f"{cluster.url}/readyz").status_code == 503, "it is not ready")
+        for client in (resting, httpx):  # an open connection and a new one
+            answer = client.get(f"{cluster.url}/livez")
+            assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+        assert not cluster.event("draining")
+        cluster.wait_event("draining", process="gateway")
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{cluster.url}/readyz", timeout=5)
+        release.touch()
+        assert asked.response().status_code == 200
+        assert cluster.process.wait(20) == 0
 
 
 def test_the_end_of_the_grace_period_is_told_in_json(fake_model) -> None:

@@ -8,6 +8,8 @@ from ostraka.gateway_child import GatewayChild
 from ostraka.restarts import RestartPolicy
 from ostraka_gateway.orders import Report, encode_report
 
+NOW = 1000.0
+
 
 @pytest.fixture
 def pair():
@@ -24,7 +26,7 @@ def test_the_last_report_counts(pair):
     child, gateway = pair
     for ready in (1, 2):
         gateway.send(encode_report(Report(ready_workers=ready)))
-    child.take_reports()
+    child.take_reports(NOW)
     assert child.report == Report(ready_workers=2)
 
 
@@ -33,7 +35,7 @@ def test_words_of_another_version_do_not_end_the_server(pair, words):
     child, gateway = pair
     gateway.send(encode_report(Report(ready_workers=1)))
     gateway.send(words)
-    child.take_reports()
+    child.take_reports(NOW)
     assert not child.is_understood
     assert child.report == Report(ready_workers=1)
 
@@ -41,5 +43,5 @@ def test_words_of_another_version_do_not_end_the_server(pair, words):
 def test_who_has_ended_is_listened_to_no_more(pair):
     child, gateway = pair
     gateway.close()
-    child.take_reports()
+    child.take_reports(NOW)
     assert child.control is None

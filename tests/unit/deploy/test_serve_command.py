@@ -13,7 +13,7 @@ from ostraka import supervisor
 from ostraka.cores import CoreLayout, read_machine
 from ostraka.embedded_model import find_model
 from ostraka.serve_command import _prepare_next, build_supervisor, listen, private_run_dir
-from ostraka.serve_config import ProcessesConfig, ServeConfig
+from ostraka.serve_config import ProcessesConfig, ServeConfig, StopConfig
 from ostraka_gateway import open_files
 from ostraka_gateway.config import GatewayConfig
 from ostraka_shared.addresses import MAX_IPC_PATH_BYTES, METRICS_FOLDER
@@ -52,7 +52,7 @@ def test_children_get_what_the_supervisor_was_told(fake_model, tmp_path):
         queue_tokens=5000,
         answer_cache_bytes=70_000,
         deadline_ms=1234,
-        grace_s=3.0,
+        stop=StopConfig(grace_s=3.0),
         processes=ProcessesConfig(idle_call_s=7.5),
         log_format="json",
         log_level="debug",
@@ -335,7 +335,7 @@ def next_one(monkeypatch, fake_model, tmp_path):
 
     def prepared(*flags, run_dir=tmp_path):
         monkeypatch.setattr(sys, "argv", ["ostraka", "serve", *flags])
-        before = ServeConfig(port=0, grace_s=10.0, run_dir=str(tmp_path))
+        before = ServeConfig(port=0, stop=StopConfig(grace_s=10.0), run_dir=str(tmp_path))
         with listen(before.host, before.port) as listener:
             generation = _prepare_next(before, read_machine(), listener, run_dir)(fake_model, 2)
         (gateway,) = generation.gateways

@@ -14,11 +14,13 @@ from structlog.testing import capture_logs
 from ostraka import supervisor as supervisor_module
 from ostraka.generation import Generation
 from ostraka.restarts import CRASH_LIMIT_AT_START, RestartPolicy
+from ostraka.serve_config import StopConfig
 from ostraka.supervisor import STARTING_POLL_S, Supervisor
 from tests.clocks import FakeClock
 from tests.waiting import wait_until
 
 GRACE_S = 25.0
+NOT_READY_S = 5.0
 
 
 class FakeChild:
@@ -75,7 +77,7 @@ class World:
     """`steps` are what happens while the supervisor waits: one a wait. After the last, SIGTERM, unless there was one. `ready` is what the
     gateway's readiness page says, None where it does not answer; by default, all workers that run."""
 
-    def __init__(self, monkeypatch, workers=2, gateways=1):
+    def __init__(self, monkeypatch, workers=2, gateways=1, *, announces=False):
         self.clock = FakeClock().install(monkeypatch, supervisor_module)
         self.journal = []
         self.waits = []
@@ -91,7 +93,14 @@ class World:
 
         self.is_shut = False
         self.listener = SimpleNamespace(getsockname=lambda: ("127.0.0.1", 1), shutdown=self.shut)
-        self.supervisor = Probed(Generation(1, self.gateways, self.workers), self.listener, GRACE_S)
+        self.not_ready = []
+
+        class Announced(Generation):
+            def announce(self):
+                world.not_ready.append(world.clock.now)
+
+        times = StopConfig(GRACE_S, NOT_READY_S if announces else 0.0)
+        self.supervisor = Probed(Announced(1, self.gateways, self.workers), self.listener, times)
 
     def shut(self, _):
         self.is_shut = True
@@ -299,7 +308,7 @@ def test_a_worker_still_to_be_replaced_is_not_once_the_gateway_is_gone(world):
 def test_a_second_signal_replaces_nobody(world):
     world.workers[0].policy.quick_deaths = 1
     world.gateway.obeys = False
-    assert world.run(quiet, signal.SIGTERM, kill(world.workers[0]), signal.SIGTERM) == 1
+    assert world.run(quiet, signal.SIGTERM, quiet, kill(world.workers[0]), signal.SIGTERM) == 1
     assert len(world.workers[0].starts) == 1
 
 
@@ -339,9 +348,64 @@ def test_a_zygote_that_cannot_be_kept_up_is_done_without(world, zygote):
 
 def test_a_second_signal_kills(world):
     world.gateway.obeys = False
-    assert world.run(quiet, signal.SIGINT, signal.SIGINT) == 1
+    assert world.run(quiet, signal.SIGINT, quiet, signal.SIGINT) == 1
     assert [line for line in world.journal if "KILL" in line] == ["gateway SIGKILL", "w0 SIGKILL", "w1 SIGKILL"]
     assert [line for line in world.journal if "reaped" in line] == ["gateway reaped", "w0 reaped", "w1 reaped"]
+
+
+def test_a_signal_that_comes_twice_at_once_is_one(world):
+    """A supervisor's own may signal a group, and then its leader."""
+    world.gateway.obeys = False
+    finish = kill(world.gateway, 0)
+    assert world.run(quiet, signal.SIGTERM, signal.SIGTERM, signal.SIGINT, quiet, finish) == 0
+    assert world.journal == ["gateway SIGTERM", "w0 SIGTERM", "w1 SIGTERM"]
+
+
+@pytest.fixture
+def announcing(monkeypatch):
+    return World(monkeypatch, announces=True)
+
+
+def test_sigterm_is_announced_before_the_door_is_shut(announcing):
+    told_at, seen = [], []
+
+    def tell():
+        told_at.append(announcing.clock.now)
+        return signal.SIGTERM
+
+    def look():
+        seen.append((list(announcing.journal), announcing.is_shut))
+
+    assert announcing.run(quiet, tell, *[look] * 6) == 0
+    assert announcing.not_ready == told_at
+    assert seen[:5] == [([], False)] * 5
+    assert seen[5] == (["gateway SIGTERM"], True)
+    assert [event for event in announcing.events if event in ("not_ready", "stopping")] == ["not_ready", "stopping"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_in_a_terminal_nobody_waits_for_a_load_balancer(announcing, number):
+    assert announcing.run(quiet, number) == 0
+    assert (announcing.not_ready, announcing.journal[0]) == ([], "gateway SIGTERM")
+
+
+def test_who_is_not_ready_yet_has_nothing_to_announce(announcing):
+    announcing.ready = lambda: None
+    assert announcing.run(signal.SIGTERM) == 0
+    assert announcing.not_ready == []
+
+
+def test_what_dies_meanwhile_is_replaced_and_told(announcing):
+    steps = [quiet, signal.SIGTERM, kill(announcing.gateway), quiet, kill(announcing.workers[0]), *[quiet] * 6]
+    assert announcing.run(*steps) == 0
+    assert [len(child.starts) for child in (announcing.gateway, *announcing.workers)] == [2, 2, 1]
+    assert announcing.not_ready[1] == announcing.gateway.starts[1]
+
+
+def test_a_later_signal_ends_the_announcement_and_all_else(announcing):
+    assert announcing.run(quiet, signal.SIGTERM, signal.SIGTERM, quiet, signal.SIGTERM) == 1
+    assert announcing.events[-2:] == ["stopping_now", "stopped"]
+    assert "gateway SIGKILL" in announcing.journal
 
 
 def test_the_grace_period_ends(world):
@@ -418,12 +482,15 @@ note("end")
 DRIVER = """
 import json, socket, sys
 from pathlib import Path
+from ostraka import stopping
 from ostraka.children import Child
 from ostraka.generation import Generation
 from ostraka.restarts import RestartPolicy
+from ostraka.serve_config import StopConfig
 from ostraka.signals import taken_signals
 from ostraka.supervisor import Supervisor
 folder, child = Path(sys.argv[1]), sys.argv[2]
+stopping.SECOND_SIGNAL_S = 0.0
 listener = socket.create_server(("127.0.0.1", 0))
 def make(name):
     return Child(
@@ -432,7 +499,7 @@ def make(name):
         RestartPolicy(lambda: 0.0),
     )
 first = Generation(1, [make("gateway")], [make("w0"), make("w1")], figures_at=[f"{folder}/figures.sock"])
-supervisor = Supervisor(first, listener, 20.0)
+supervisor = Supervisor(first, listener, StopConfig(20.0, 0.0))
 with taken_signals() as signals:
     sys.exit(supervisor.run(signals))
 """

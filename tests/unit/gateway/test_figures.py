@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from ostraka_gateway import hearing
 from ostraka_gateway.figures import GatewayFigures, decode, describe_workers, encode, merge
 from ostraka_gateway.roster import Roster
 from ostraka_shared.messages import Beat, Hello, Ready, Started
@@ -14,10 +15,10 @@ def seen(name, *workers, incarnation=1, requests=1, state="ready"):
     roster = Roster("c", "f", 0.0)
     for each in workers:
         worker = roster.join(each.encode(), Hello("c", each, incarnation, "f", "h", 7, (0,)), 0.0)
-        roster.ready(worker, Ready("fake 1", 512, 350.0))
+        hearing.ready(worker, Ready("fake 1", 512, 350.0))
         for number in range(requests):
             worker.hold(str(number), 10, 1)
-        roster.beat(
+        hearing.beat(
             worker, Beat(4, 40, batches_done=9, batched_requests=3, dropped_frames=2, rss_bytes=1000, snapshots_kept=5)
         )
     return GatewayFigures(
@@ -71,9 +72,9 @@ def test_the_cluster_is_as_its_best_gateway(states, state):
 def test_speed_and_cost_are_from_who_has_measured():
     roster = Roster("c", "f", 0.0)
     worker = roster.join(b"w0", Hello("c", "w0", 1, "f", "h", 7, (0,)), 0.0)
-    roster.ready(worker, Ready("fake 1", 512, 350.0))
-    roster.started(worker, Started((), 100))
-    roster.call_ended(worker, 0.1)
+    hearing.ready(worker, Ready("fake 1", 512, 350.0))
+    hearing.started(worker, Started((), 100))
+    hearing.heard(worker, roster.pace, 0.1)
     measured = replace(seen("gateway1"), workers=describe_workers(roster))
     (found,) = merge([seen("gateway", "w0"), measured]).workers
     assert found.tokens_per_s == measured.workers[0].tokens_per_s > 0

@@ -59,6 +59,16 @@ async def test_a_client_that_keeps_its_connection_has_one_more_answer(process, s
         assert await asyncio.wait_for(reader.read(), 5) == b""
 
 
+async def test_one_that_is_about_to_leave_accepts_and_has_the_next_request_come_on_another_connection(process, shared):
+    before = await dial(shared)
+    await ask(*before)
+    process.announce()
+    for reader, writer in (before, await dial(shared)):
+        with closing(writer):
+            assert b"connection: close" in await ask(reader, writer)
+            assert await asyncio.wait_for(reader.read(), 5) == b""
+
+
 async def test_what_it_has_not_accepted_is_for_the_others(process, shared):
     process.leave()
     with socket.create_connection(shared.getsockname()) as client:

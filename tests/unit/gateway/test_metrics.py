@@ -4,6 +4,7 @@ import pytest
 from prometheus_client import values
 from prometheus_client.parser import text_string_to_metric_families
 
+from ostraka_gateway import hearing
 from ostraka_gateway.figures import GatewayFigures, describe_workers, merge
 from ostraka_gateway.metrics import CONTENT_TYPE, Metrics, count_in
 from ostraka_gateway.roster import Roster
@@ -47,7 +48,7 @@ def metrics():
 
 def join(roster, name, incarnation=1, now=0.0):
     worker = roster.join(f"{name}.{incarnation}".encode(), Hello("c", name, incarnation, "f", "h", 1, (0,)), now)
-    roster.ready(worker, Ready("fake 1", 512, 350.0))
+    hearing.ready(worker, Ready("fake 1", 512, 350.0))
     return worker
 
 
@@ -140,8 +141,8 @@ def test_the_cluster_is_read_when_it_is_scraped(metrics, roster):
 def test_a_workers_own_numbers_come_from_its_beat_and_its_calls(metrics, roster):
     worker = join(roster, "w0")
     worker.beat = Beat(1, 2, batches_done=40, batched_requests=5, dropped_frames=0, rss_bytes=123_456)
-    roster.started(worker, Started(("r",), 100))
-    roster.call_ended(worker, 0.1)
+    hearing.started(worker, Started(("r",), 100))
+    hearing.heard(worker, roster.pace, 0.1)
     found = scrape(metrics, roster)
     assert found["ostraka_worker_rss_bytes", ("worker", "w0")] == 123_456
     assert found["ostraka_worker_batches_total", ("worker", "w0")] == 40

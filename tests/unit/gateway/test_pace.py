@@ -4,10 +4,13 @@ import itertools
 
 import pytest
 
+from ostraka_gateway import hearing
+from ostraka_gateway.answer_cache import AnswerCache
 from ostraka_gateway.dispatcher import Dispatcher
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.pace import LEAST_SHARE, LOOK_S, Pace
 from ostraka_gateway.roster import Roster
+from ostraka_gateway.single_flight import SingleFlight
 from ostraka_shared import errors
 from ostraka_shared.messages import Hello, Ready, Result, Started, Work
 from tests.clocks import FakeTimeLoop
@@ -71,14 +74,16 @@ class Overloaded:
     def __init__(self, gap_s: float, deadline_s: float) -> None:
         self.loop, self.gap_s, self.deadline_s = FakeTimeLoop(), gap_s, deadline_s
         self.roster = Roster("c", "f", self.loop.time())
-        self.dispatcher = Dispatcher(self.roster, Metrics(), self.send, lambda _: None, 10**6)
+        metrics = Metrics()
+        self.dispatcher = Dispatcher(self.roster, metrics, self.send, lambda _: None)
+        self.single_flight = SingleFlight(self.roster, metrics, self.dispatcher, AnswerCache(0), 10**6)
         self.queues: dict[bytes, list[Work]] = {b"w0": [], b"w1": []}
         self.calls: dict[bytes, tuple[float, list[Work]]] = {}
         self.free_at = dict.fromkeys(self.queues, 0.0)
         self.asked: list = []
         for identity in self.queues:
             worker = self.roster.join(identity, Hello("c", identity.decode(), 1, "f", "h", 1, ()), self.loop.time())
-            self.roster.ready(worker, Ready("fake 1", 2 * self.BATCH, 1300.0))
+            hearing.ready(worker, Ready("fake 1", 2 * self.BATCH, 1300.0))
 
     @property
     def capacity(self) -> float:
@@ -94,8 +99,7 @@ class Overloaded:
         now, worker = self.loop.time(), self.roster.find(identity)
         ends, batch = self.calls.get(identity, (0.0, []))
         if batch and now >= ends:
-            self.roster.call_ended(worker, now)
-            self.roster.heard(worker, now)
+            hearing.heard(worker, self.roster.pace, now)
             for work in batch:
                 self.dispatcher.answered(worker, Result(work.request_id, work.attempt, (0.5,), 0.0, 1.0))
             del self.calls[identity]
@@ -104,8 +108,8 @@ class Overloaded:
         if identity not in self.calls and self.queues[identity] and now >= self.free_at[identity]:
             batch, self.queues[identity] = self.queues[identity][:2], self.queues[identity][2:]
             tokens = sum(work.tokens for work in batch)
-            self.roster.heard(worker, now)
-            self.roster.started(worker, Started(tuple(work.request_id for work in batch), tokens))
+            hearing.heard(worker, self.roster.pace, now)
+            hearing.started(worker, Started(tuple(work.request_id for work in batch), tokens))
             self.calls[identity] = (now + self.CALL_S + self.TOKEN_S * tokens, batch)
 
     def run(self, times: float, seconds: float) -> None:
@@ -114,7 +118,7 @@ class Overloaded:
             while due <= min(self.loop.time(), begun + seconds):
                 name = f"r{next(numbers)}"
                 question = (b"", (name.encode().ljust(4 * self.TOKENS, b"."),), 0)
-                asked = self.dispatcher.ask(name, question, self.loop.time() + self.deadline_s)
+                asked = self.single_flight.ask(name, question, self.loop.time() + self.deadline_s)
                 self.asked.append((self.loop.time() - begun, self.loop.create_task(asked)))
                 due += 1 / (times * self.capacity)
             for identity in self.queues:

@@ -3,7 +3,8 @@
 import pytest
 
 from ostraka_gateway import cluster as cluster_module
-from ostraka_gateway.cluster import NOTE_S, Cluster
+from ostraka_gateway.cluster import Cluster
+from ostraka_gateway.inquest import NOTE_S
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.worker import WorkerState

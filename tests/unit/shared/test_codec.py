@@ -140,6 +140,15 @@ def test_another_version_is_refused(version):
     refused(frame_of("bye", v=version), "wrong_version")
 
 
+@pytest.mark.parametrize(
+    ("version", "known"), [(0, 0), (2, 2), (99, 99), (-1, None), (2**63, None), (True, None), ("3", None)]
+)
+def test_who_speaks_another_version_can_be_told_so_in_it(version, known):
+    with pytest.raises(WireError) as bad:
+        decode(msgpack.packb(frame_of("bye", v=version)))
+    assert bad.value.version == known
+
+
 def test_a_frame_without_version_is_refused():
     frame = frame_of("bye")
     del frame["v"]

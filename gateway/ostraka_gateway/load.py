@@ -1,0 +1,26 @@
+"""How loaded the cluster is, as admission asks, and when its queue will have been worked off. Pure."""
+
+from ostraka_gateway.admission import Load
+from ostraka_gateway.roster import Roster
+from ostraka_gateway.speeds import full_call_s, measured_speeds, tokens_per_s
+
+REPLACEMENT_S = 10.0
+"""How long after a worker's end its replacement is still expected: start, load, warm-up."""
+RETRY_UNMEASURED_S = 1.0
+LEAST_RETRY_S = 0.5
+
+
+def measure_load(roster: Roster, queued_tokens: int, now: float) -> Load:
+    ready = roster.ready_workers()
+    has_idle = not queued_tokens and not all(worker.held for worker in ready)
+    held_tokens = 0 if has_idle else sum(worker.claimed_tokens for worker in ready)
+    expects_worker = roster.expects_worker(now, REPLACEMENT_S)
+    total, fastest = measured_speeds(ready, roster.pace.share, now)
+    call_s = full_call_s(ready) if queued_tokens else 0.0
+    return Load(queued_tokens, held_tokens, total, fastest, expects_worker, call_s)
+
+
+def retry_s(roster: Roster, queued_tokens: int) -> float:
+    """For whom the deadline has passed: what waits now is answered by then."""
+    rate = tokens_per_s(roster.ready_workers())
+    return max(LEAST_RETRY_S, queued_tokens / rate) if rate else RETRY_UNMEASURED_S

@@ -1,0 +1,60 @@
+"""Silence makes suspect, and then lost; how long it may last follows from the running call."""
+
+import pytest
+
+from ostraka_gateway import hearing
+from ostraka_gateway.silence import LOAD_S, LOST_BEATS, LOST_CALLS, SUSPECT_BEATS, Silence, forgive
+from ostraka_gateway.worker import WorkerState, patience_s
+from ostraka_shared.messages import Started
+from tests.unit.gateway.workers import BEAT_S, LOST_S, SILENT_S, SPEED, join
+
+
+def test_silence_makes_suspect_and_a_word_ready_again(roster):
+    worker = join(roster)
+    assert Silence(BEAT_S).judge(roster, SUSPECT_BEATS * BEAT_S)[1] == []
+    assert worker.state is WorkerState.READY
+    assert Silence(BEAT_S).judge(roster, SILENT_S)[1] == []
+    assert worker.state is WorkerState.SUSPECT
+    assert roster.ready_workers() == []
+    hearing.heard(worker, roster.pace, SILENT_S)
+    assert roster.ready_workers() == [worker]
+
+
+def test_silence_for_too_long_is_loss(roster):
+    worker = join(roster)
+    assert Silence(BEAT_S).judge(roster, LOST_BEATS * BEAT_S)[1] == []
+    assert Silence(BEAT_S).judge(roster, LOST_S)[1] == [worker]
+
+
+@pytest.mark.parametrize("tokens", [1, 256, 8192])
+def test_a_call_may_take_its_time(roster, tokens):
+    worker = join(roster)
+    hearing.started(worker, Started(("r",), tokens))
+    assert Silence(BEAT_S).judge(roster, SUSPECT_BEATS * BEAT_S + patience_s(tokens, SPEED))[1] == []
+    assert worker.state is WorkerState.READY
+    assert Silence(BEAT_S).judge(roster, SILENT_S + patience_s(tokens, SPEED))[1] == []
+    assert worker.state is WorkerState.SUSPECT
+    assert Silence(BEAT_S).judge(roster, LOST_BEATS * BEAT_S + LOST_CALLS * patience_s(tokens, SPEED))[1] == []
+    assert Silence(BEAT_S).judge(roster, LOST_S + LOST_CALLS * patience_s(tokens, SPEED))[1] == [worker]
+
+
+def test_loading_may_take_long_but_not_for_ever(roster):
+    worker = join(roster, ready=False)
+    assert Silence(BEAT_S).judge(roster, LOAD_S)[1] == []
+    assert worker.state is WorkerState.STARTING
+    assert Silence(BEAT_S).judge(roster, LOAD_S + 1)[1] == [worker]
+
+
+def test_patience_grows_with_the_call_and_shrinks_with_the_workers_speed():
+    assert patience_s(0, SPEED) == 0.0
+    assert patience_s(350, SPEED) > 2.0
+    assert patience_s(8192, SPEED) > 8 * patience_s(1024, SPEED)
+    assert patience_s(256, SPEED / 10) == pytest.approx(10 * patience_s(256, SPEED))
+    assert patience_s(256, 0.0) == 0.0
+
+
+def test_the_time_this_process_stood_still_is_nobodys_silence(roster):
+    worker = join(roster)
+    forgive(roster, 1000.0)
+    assert Silence(BEAT_S).judge(roster, 1000.0 + LOST_S - 0.1)[1] == []
+    assert Silence(BEAT_S).judge(roster, 1000.0 + LOST_S + 0.1)[1] == [worker]

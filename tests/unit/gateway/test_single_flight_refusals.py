@@ -1,0 +1,76 @@
+"""What is refused before it waits, by the load there is."""
+
+import pytest
+
+from ostraka_gateway.speeds import FRESH_S
+from ostraka_shared import errors
+from ostraka_shared.codec import MAX_FRAME_BYTES, encode
+from tests.unit.gateway.world import LIMIT, busy_for, is_empty, refused
+
+
+def test_nobody_to_ask(world):
+    assert refused(world, "a", errors.NoWorkerReady).retry_after_s
+    assert is_empty(world)
+
+
+def test_a_deadline_in_the_past_is_not_sent(world):
+    world.join("w0")
+    refused(world, "a", errors.DeadlineExceeded, deadline_s=0.0)
+    assert world.sent == []
+    assert is_empty(world)
+
+
+def test_a_full_queue_refuses(world):
+    worker = world.join("w0")
+    world.ask("a", 100)
+    world.ask("b", LIMIT)
+    refused(world, "c", errors.Overloaded, count=1)
+    assert world.dispatcher.line.tokens == LIMIT
+    world.answer(worker, "a")
+    world.call(world.dispatcher.pump)
+    assert not world.ask("d", 1).done()
+
+
+def test_what_cannot_be_in_time_is_told_so_at_once(world):
+    worker = world.join("w0")
+    world.ask("nobody knows", 50_000, deadline_s=1.0)
+    world.answer(worker, "nobody knows")
+    busy_for(world, worker, 100, 1.0)
+    error = refused(world, "a", errors.DeadlineExceeded, count=900, deadline_s=1.0)
+    assert error.retry_after_s is None
+    assert "at best" in str(error)
+    assert not world.ask("b", 900, deadline_s=30.0).done()
+    assert [name for name, _ in world.sent_to(worker)] == ["nobody knows", "b"]
+
+
+def test_an_old_measurement_refuses_nobody(world):
+    worker = world.join("w0")
+    busy_for(world, worker, 100, 1.0)
+    world.loop.advance(FRESH_S)
+    assert not world.ask("a", 900, deadline_s=1.0).done()
+
+
+def test_a_busy_worker_is_no_wait_where_another_is_idle(world):
+    busy, idle = world.join("w0"), world.join("w1")
+    for worker in (busy, idle):
+        busy_for(world, worker, 100, 1.0)
+    world.ask("a", 90)
+    assert not world.ask("b", 50, deadline_s=0.7).done()
+    refused(world, "c", errors.Overloaded, count=10, deadline_s=0.7)
+
+
+def test_a_request_too_large_for_a_frame_is_the_clients_to_mend(world):
+    world.join("w0")
+    refused(world, "a", errors.InvalidRequest, count=MAX_FRAME_BYTES // 4)
+    assert is_empty(world)
+
+
+@pytest.mark.parametrize("prompts", [1, 1000, 250_000])
+def test_the_largest_request_that_is_let_in_fits_a_frame(world, prompts):
+    world.join("w0")
+    name = "req_" + "0" * 24
+    count = MAX_FRAME_BYTES // prompts // 4
+    while world.ask(name, count=count, prompts=prompts).done():
+        count -= max(1, 64 // prompts)
+    ((_, work),) = world.sent
+    assert len(encode(work)) <= MAX_FRAME_BYTES
