@@ -119,7 +119,8 @@ def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, li
     def command(_: int) -> list[str]:
         is_next = bool(cluster.private_sockets) and not generation.is_serving
         private_socket = cluster.private_sockets[number] if is_next else None
-        now = replace(settings, rollout=RolloutConfig(child.pass_fds[-1], private_socket, standby=is_next))
+        rollout = RolloutConfig(child.pass_fds[-1], private_socket, generation.number, standby=is_next)
+        now = replace(settings, rollout=rollout)
         return ["-m", "ostraka_gateway", *to_flags(now)]
 
     child = GatewayChild(gateway_name(number), command, RestartPolicy(random.random), listen_fd=listener.fileno())

@@ -351,7 +351,7 @@ def test_another_generation_has_the_settings_of_now_but_for_the_supervisors_own(
     )
     assert gateway.deadline_ms == 777
     assert gateway.grace_s == pytest.approx(8.0)
-    assert gateway.rollout.standby
+    assert (gateway.rollout.standby, gateway.rollout.generation) == (True, 2)
     assert generation.run_dir == tmp_path / "2"
     assert stat.S_IMODE(generation.run_dir.stat().st_mode) == 0o700
 
