@@ -60,5 +60,6 @@ extern const Variant FP32, BF16;
 const char *attend(const Variant *variant, const Call *call);
 void round_to_bf16(const float *from, uint16_t *to, int64_t count);
 #define EXPORTED __attribute__((visibility("default")))
+EXPORTED const char *made_from(void);
 EXPORTED int has_avx512(void);
 EXPORTED int has_amx(void);

@@ -6,6 +6,12 @@
 
 enum { REQUEST_TILES = 0x1023, TILE_DATA = 18 };
 
+#ifndef SOURCES
+#define SOURCES "" /* build.py names them */
+#endif
+
+const char *made_from(void) { return SOURCES; }
+
 int has_avx512(void) {
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
