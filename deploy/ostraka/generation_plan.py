@@ -119,10 +119,12 @@ def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, li
     def command(_: int) -> list[str]:
         is_next = bool(cluster.private_sockets) and not generation.is_serving
         private_socket = cluster.private_sockets[number] if is_next else None
-        now = replace(settings, rollout=RolloutConfig(child.pass_fds[-1], private_socket, standby=is_next))
+        rollout = RolloutConfig(child.pass_fds[-1], private_socket, generation.number, standby=is_next)
+        now = replace(settings, rollout=rollout)
         return ["-m", "ostraka_gateway", *to_flags(now)]
 
-    child = GatewayChild(gateway_name(number), command, RestartPolicy(random.random), listen_fd=listener.fileno())
+    passed = (listener.fileno(),)
+    child = GatewayChild(gateway_name(number), command, RestartPolicy(random.random), inherited_fds=passed)
     return child
 
 
@@ -142,7 +144,7 @@ def _make_zygote(node: int, config: ServeConfig, folder: ModelFolder, layout: Co
     def command(_: int) -> list[str]:
         settings = ZygoteConfig(
             model=str(folder.path),
-            control_fd=zygote.pass_fds[0],
+            control_fd=zygote.pass_fds[-1],
             cores=tuple(cores) if layout.is_pinned else (),
             log_format=config.log_format,
             log_level=config.log_level,

@@ -76,9 +76,12 @@ class RunningCluster:
         return {worker["worker"]: worker["pid"] for worker in health["workers"]}
 
     def gateways(self) -> dict[str, int]:
-        """As `workers`, from what the supervisor runs, by the names that its log has."""
-        found = {number: child.pid for child in self._descendants() if (number := _gateway_number(child)) is not None}
-        return {gateway_name(number): found[number] for number in sorted(found)}
+        """As `workers`, from what the supervisor runs, by the names that its log has; while a rollout has two
+        generations of them running, each name says which it means: gateway@1, gateway@2."""
+        found = {place: child.pid for child in self._descendants() if (place := _gateway_place(child))}
+        is_plain = len({generation for generation, _ in found}) == 1
+        names = {place: gateway_name(place[1]) + ("" if is_plain else f"@{place[0]}") for place in sorted(found)}
+        return {name: found[place] for place, name in names.items()}
 
     @contextlib.contextmanager
     def hold(self, name: str, pid: int) -> Iterator[HeldProcess]:
@@ -117,14 +120,15 @@ def _find_supervisor(addresses: set[str], port: int, url: str) -> psutil.Process
     raise ConfigError(f"no `ostraka serve` of this user listens on {url} on this machine")
 
 
-def _gateway_number(process: psutil.Process) -> int | None:
-    """As its command line says; None for what is no gateway."""
+def _gateway_place(process: psutil.Process) -> tuple[int, int] | None:
+    """(generation, number), as its command line says; None for what is no gateway."""
     try:
         words = process.cmdline()
     except psutil.Error:
         return None
-    numbers = [word.partition("=")[2] for word in words if word.startswith("--number=")]
-    return int(numbers[0]) if GATEWAY_MODULE in words and numbers else None
+    flags = dict(word.split("=", 1) for word in words if word.startswith(("--number=", "--generation=")))
+    is_gateway = GATEWAY_MODULE in words and "--number" in flags
+    return (int(flags.get("--generation", 1)), int(flags["--number"])) if is_gateway else None
 
 
 def _is_mine(process: psutil.Process) -> bool:

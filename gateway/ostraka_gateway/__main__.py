@@ -78,7 +78,11 @@ async def serve(config: GatewayConfig) -> int:
         control = Control(channel, gateway, server, lambda: _leave(gateway, server))
         control.start()
     log.info(
-        "serving", model=gateway.model.name, fingerprint=gateway.model.folder.fingerprint[:12], keys=gateway.keys.names
+        "serving",
+        model=gateway.model.name,
+        fingerprint=gateway.model.folder.fingerprint[:12],
+        generation=config.rollout.generation,
+        keys=gateway.keys.names,
     )
     await server.run_until_drained()
     unanswered = [task for task in server.server_state.tasks if not task.done()]

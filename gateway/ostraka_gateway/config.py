@@ -21,6 +21,7 @@ def check_deadline(deadline_ms: int) -> None:
 class RolloutConfig:
     control_fd: int | None = option(None, "a socket, inherited from the supervisor, for orders and reports")
     private_socket: str | None = option(None, "a path for a gateway of the generation before to send requests to")
+    generation: int = option(1, "which set of processes it belongs to: each rollout starts another")
     standby: bool = option(False, "take no connections but those on the private socket, until ordered to")  # noqa: FBT003
 
 

@@ -4,7 +4,7 @@ Each field is declared with `option(default, help)`; its name is the flag's, the
 be a `group` instead: another such dataclass, whose fields are flags beside the others.
 """
 
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from pathlib import Path
@@ -63,7 +63,12 @@ def read_settings(settings: type[Settings], values: Namespace) -> Settings:
 
 
 def _read(name: str, hint: Any, values: Namespace) -> Any:
-    return read_settings(hint, values) if _is_group(hint) else getattr(values, name)
+    if _is_group(hint):
+        return read_settings(hint, values)
+    value = getattr(values, name)
+    if value == []:  # all that argparse before Python 3.13 leaves of `--name=--`, whatever the option's type
+        raise ValueError(f"--{name.replace('_', '-')} must not be just --")
+    return value
 
 
 def to_flags(settings: Any) -> list[str]:
@@ -107,7 +112,7 @@ def _argument(each: "Field[Any]", hint: Any) -> dict[str, Any]:
     if each.metadata["choices"]:
         argument["choices"] = each.metadata["choices"]
     argument["type"] = (
-        _parse_list(get_args(hint)[0])
+        _list_parser(get_args(hint)[0])
         if get_origin(hint) is tuple
         else next(t for t in (*get_args(hint), hint) if callable(t))
     )
@@ -116,5 +121,12 @@ def _argument(each: "Field[Any]", hint: Any) -> dict[str, Any]:
     return argument | {"default": each.default}
 
 
-def _parse_list(parse: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
-    return lambda text: tuple(parse(each) for each in text.split(",") if each)
+def _list_parser(parse: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
+    def parse_list(text: str) -> tuple[Any, ...]:
+        try:
+            return tuple(parse(each) for each in text.split(",") if each)
+        except ValueError:  # argparse's own message would name this function
+            kind = "whole numbers" if parse is int else f"values of type {parse.__name__}"
+            raise ArgumentTypeError(f"{text!r} should be {kind} with commas between") from None
+
+    return parse_list

@@ -1,11 +1,13 @@
 """`ostraka rollout` as a user runs it, under steady load: nobody's request fails, and each client's model changes once."""
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import httpx
 import psutil
 import pytest
 
+from ostraka.running_cluster import RunningCluster
 from tests.cluster import Cluster, running, wait_for
 from tests.fake_model import make_fake_model
 
@@ -89,6 +92,22 @@ def roll(cluster: Cluster, *flags: str) -> tuple[int, list[dict[str, Any]], str]
     return end(start_rollout(cluster, *flags))
 
 
+@contextmanager
+def half_sent(cluster: Cluster) -> Iterator[Callable[[], bytes]]:
+    """A request whose body is on its way; the call sends what is left of it, and gives the answer."""
+    body = json.dumps({"model": "jev-latest", "state": "s", "questions": QUESTIONS}).encode()
+    head = b"POST /v1/systemone HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
+    host, _, port = cluster.url.removeprefix("http://").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as client:
+        client.sendall(head + body[:-1])
+
+        def send_the_rest() -> bytes:
+            client.sendall(body[-1:])
+            return client.recv(1 << 16)
+
+        yield send_the_rest
+
+
 def workers_of(cluster: Cluster) -> set[int]:
     return {worker["pid"] for worker in cluster.health()["workers"]}
 
@@ -108,6 +127,7 @@ def models(tmp_path: Path) -> dict[str, Path]:
 
 
 def test_rollouts_under_load_fail_no_request(models: dict[str, Path]) -> None:
+    """The last of them meets the server's own stop."""
     with running(models["old"], "--workers=2") as cluster, load_on(cluster) as load:
         first = workers_of(cluster)
 
@@ -143,7 +163,18 @@ def test_rollouts_under_load_fail_no_request(models: dict[str, Path]) -> None:
         load.answers(3 * CLIENTS)
         assert {len(seen) for seen in load.seen} == {2}
         load.end()
-        assert cluster.stop() == 0
+
+        rolling = start_rollout(cluster, "--requests=0", "--shift-s=0")
+        wait_phase(cluster, "starting", 5)
+        with half_sent(cluster) as send_the_rest:  # what the old generation has begun to read keeps it draining
+            wait_phase(cluster, "draining", 3)
+            cluster.remember_children()
+            cluster.process.send_signal(signal.SIGTERM)
+            cluster.wait_event("stopping")
+            assert send_the_rest().startswith(b"HTTP/1.1 200 OK")
+        assert cluster.process.wait(20) == 0
+        cluster.check_no_orphans()
+        assert end(rolling)[1][-1]["phase"] == "done"
 
 
 def test_what_may_happen_to_a_rollout(models: dict[str, Path]) -> None:
@@ -177,7 +208,10 @@ def test_what_may_happen_to_a_rollout(models: dict[str, Path]) -> None:
 
         load.end()  # a gateway's death is seen by its clients
         rolling = shadowing(3)
-        next(p for p in served if "ostraka_gateway" in p.cmdline()).kill()
+        both = RunningCluster(cluster.url).gateways()
+        assert both.keys() == {"gateway@1", "gateway@4"}
+        assert both["gateway@1"] in {p.pid for p in served}
+        os.kill(both["gateway@1"], signal.SIGKILL)
         code, said, _ = end(rolling)
         assert code == 1
         assert "the gateway that serves died (SIGKILL)" in said[-1]["reason"]

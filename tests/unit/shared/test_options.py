@@ -1,5 +1,6 @@
 import os
-from dataclasses import dataclass, fields, is_dataclass
+from argparse import Namespace
+from dataclasses import asdict, dataclass, fields, is_dataclass
 
 import pytest
 from hypothesis import given
@@ -105,6 +106,16 @@ def test_a_value_of_the_wrong_type_is_refused(refuses, flag):
     assert flag.partition("=")[0] in refuses("--name=a", flag)
 
 
+def test_a_list_that_is_none_is_refused_in_words_for_its_user(refuses):
+    assert "argument --cores: '0-3' should be whole numbers with commas between" in refuses("--name=a", "--cores=0-3")
+
+
+def test_two_dashes_alone_are_no_value():
+    """`--name=--`: until Python 3.13, argparse makes an empty list of it, whatever the option's type."""
+    with pytest.raises(ConfigError, match="--name must not be just --"):
+        read_settings(Settings, Namespace(**asdict(Settings("a")) | {"name": []}))
+
+
 def test_what_must_be_given_must_be_given(refuses):
     assert "--name" in refuses()
 
@@ -114,7 +125,8 @@ def test_a_refusal_of_the_settings_themselves_is_a_config_error():
         read(["--name=a", "--count=0"])
 
 
-TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
+# Two dashes alone are no value to argparse, so no settings that were read have them.
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12).filter(lambda text: text != "--")
 
 
 @given(
