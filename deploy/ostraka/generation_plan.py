@@ -25,6 +25,8 @@ from ostraka_worker.config import WorkerConfig, ZygoteConfig
 
 GATEWAY_GRACE_SHARE = 0.8
 """Of the grace period: the workers leave after the gateway has, and need a moment too."""
+WORKERS_LEAVE_S = 1.5
+"""That moment: a heartbeat until they see that they are to leave, and as much for words that nobody takes any more."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, li
         deadline_ms=config.deadline_ms,
         queue_tokens=config.queue_tokens,
         answer_cache_bytes=config.answer_cache_bytes,
-        grace_s=config.stop.grace_s * GATEWAY_GRACE_SHARE,
+        grace_s=_gateway_grace_s(config.stop.grace_s),
         http=config.http,
         log_format=config.log_format,
         log_level=config.log_level,
@@ -125,6 +127,10 @@ def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, li
 
     child = GatewayChild(gateway_name(number), command, RestartPolicy(random.random), listen_fd=listener.fileno())
     return child
+
+
+def _gateway_grace_s(grace_s: float) -> float:
+    return max(0.0, min(grace_s * GATEWAY_GRACE_SHARE, grace_s - WORKERS_LEAVE_S))
 
 
 def make_zygotes(config: ServeConfig, folder: ModelFolder, layout: CoreLayout) -> dict[int, Zygote]:

@@ -85,9 +85,10 @@ async def serve(config: GatewayConfig) -> int:
         keys=gateway.keys.names,
     )
     await server.run_until_drained()
-    unanswered = [task for task in server.server_state.tasks if not task.done()]
-    if unanswered:  # the grace period is over, and each of these is just being told so
-        await asyncio.wait(unanswered, timeout=LAST_WORDS_S)
+    unfinished = [task for task in server.server_state.tasks if not task.done()]
+    unanswered = max(0, len(unfinished) - server.arriving_requests)
+    if unfinished:  # the grace period is over, and each of these is just being told so
+        await asyncio.wait(unfinished, timeout=LAST_WORDS_S)
         await asyncio.sleep(LAST_WORDS_S)
     if control:
         control.stop()
@@ -95,7 +96,7 @@ async def serve(config: GatewayConfig) -> int:
     gateway.siblings.stop()
     gateway.tokenizer_pool.shutdown(cancel_futures=True)
     gateway.large_bodies.close()
-    log.info("stopped", unanswered_requests=len(unanswered))
+    log.info("stopped", unanswered_requests=unanswered)
     return EXIT_UNANSWERED if unanswered else 0
 
 

@@ -264,6 +264,23 @@ def test_a_long_answer_is_no_slow_request(model, tmp_path: Path) -> None:
         assert asked.response().status_code == 200
 
 
+def test_who_closes_his_sending_side_with_his_request_is_answered(edge: Cluster) -> None:
+    body = json.dumps(REQUEST).encode()
+    with connected(edge, HEAD % len(body) + b"\r\n" + body) as client:
+        client.shutdown(socket.SHUT_WR)
+        status, headers, answer = read_to_end(client)
+    assert (status, headers["connection"]) == (200, "close")
+    assert json.loads(answer)["answers"]["q"]["type"] == "noul"
+
+
+def test_who_would_rather_speak_http_2_is_answered_in_http_1(edge: Cluster) -> None:
+    body = json.dumps(REQUEST).encode()
+    upgrade = b"connection: upgrade, http2-settings, close\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__\r\n\r\n"
+    with connected(edge, HEAD % len(body) + upgrade + body) as client:
+        status, _, answer = read_to_end(client)
+    assert (status, json.loads(answer)["answers"]["q"]["type"]) == (200, "noul")
+
+
 @pytest.mark.parametrize("sent", [b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/9.9\r\n\r\n"])
 def test_what_is_not_http_is_told_in_json(edge: Cluster, sent) -> None:
     with connected(edge, sent) as client:
