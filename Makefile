@@ -64,7 +64,7 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
 
-$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/pip
+$(VENV)/.installed: pyproject.toml constraints.txt $(wildcard worker/ostraka_worker/kernels/*.[ch]) | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 

@@ -28,7 +28,7 @@ from ostraka_worker.snapshots import Snapshots
 SHAPES = ((1, 20), (1, 32), (8, 32), (1, 128), (2, 128), (1, 256))
 STATE_TOKENS, QUESTION_TOKENS = 500, 20
 VOCABULARY = 49_000
-LINEAR_GFLOP = 2 * 30 * 3_538_944 / 1e9
+LINEAR_GFLOP = 2 * 16 * 3_538_944 / 1e9
 """A token's linear layers in the embedded model."""
 Timed = dict[str, Callable[[], object]]
 

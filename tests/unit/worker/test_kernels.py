@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
+from structlog.testing import capture_logs
 
 from ostraka_worker import kernels
 from ostraka_worker.build.kernel_graphs import DOMAIN, FIELDS
@@ -182,6 +183,22 @@ def test_without_the_library_the_runtimes_own_operators_serve(tmp_path: Path, mo
         (tmp_path / "kernels.so").write_bytes(b"no library")
         kernels.usable_kinds.cache_clear()
         assert kernels.best_graph(tmp_path / "model.onnx").name == "model.onnx"
+    finally:
+        kernels.usable_kinds.cache_clear()
+
+
+@needs_kernels
+def test_a_library_of_other_sources_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("model.onnx", "model.avx512.onnx"):
+        (tmp_path / name).touch()
+    kernels.usable_kinds.cache_clear()
+    try:
+        with capture_logs() as events:
+            assert kernels.best_graph(tmp_path / "model.onnx").name == "model.avx512.onnx"
+            monkeypatch.setattr(build, "hash_sources", lambda: "of the next version")
+            kernels.usable_kinds.cache_clear()
+            assert kernels.best_graph(tmp_path / "model.onnx").name == "model.onnx"
+        assert [event["event"] for event in events] == ["kernels_of_other_sources"]
     finally:
         kernels.usable_kinds.cache_clear()
 

@@ -5,7 +5,6 @@ bits (docs/engine.md): lines that begin with their sequence go through GroupQuer
 not see; a call with earlier keys and values, or with lines that share rows, gathers each line's keys by their places.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,31 +13,44 @@ from onnx import TensorProto, helper
 
 from ostraka_shared.model_folder import GRAPH_FILE, WEIGHTS_FILE
 from ostraka_worker.build.decoder import Checkpoint, Config
-from ostraka_worker.build.kernel_graphs import Attention, kinds_for, with_kernels
+from ostraka_worker.build.kernel_graphs import (
+    NO_BIAS,
+    NO_HEAD_NORMS,
+    Layer,
+    is_tiled,
+    kinds_for,
+    with_kernels,
+)
 from ostraka_worker.build.linears import Fp32Linears, Int8Linears, Linears
 from ostraka_worker.build.nodes import MICROSOFT, NodeWriter
 from ostraka_worker.build.progress import Progress
 from ostraka_worker.kernels import graph_for
-
-LINEARS: dict[str, Callable[[NodeWriter], Linears]] = {"fp32": Fp32Linears, "int8": Int8Linears}
 
 
 def write_graph(
     checkpoint: Checkpoint, answer_token_ids: tuple[int, int], precision: str, folder: Path, progress: Progress
 ) -> None:
     """Writes model.onnx, its variants for our kernels, and their common model.onnx.data into the folder."""
-    progress.begin(f"writing the {precision} graph", checkpoint.config.layers, " layers")
+    config = checkpoint.config
+    progress.begin(f"writing the {precision} graph", config.layers, " layers")
     data_path = folder / WEIGHTS_FILE
+    tiled = is_tiled(config, precision)
     with data_path.open("wb") as data:
         nodes = NodeWriter(data, data_path)
-        writer = _DecoderWriter(checkpoint, nodes, LINEARS[precision](nodes))
+        writer = _DecoderWriter(checkpoint, nodes, _linears(precision, nodes, tiled=tiled))
         layers = writer.write(answer_token_ids, progress)
-    config = checkpoint.config
+        if tiled:
+            writer.write_absent()
     model = nodes.model(_inputs(config), _outputs(config))
     graph = folder / GRAPH_FILE
     graph.write_bytes(model.SerializeToString())
     for kind in kinds_for(config, precision):
-        graph_for(graph, kind).write_bytes(with_kernels(model, layers, config, kind).SerializeToString())
+        variant = with_kernels(model, nodes.kernel_tensors, layers, config, kind)
+        graph_for(graph, kind).write_bytes(variant.SerializeToString())
+
+
+def _linears(precision: str, nodes: NodeWriter, *, tiled: bool) -> Linears:
+    return Int8Linears(nodes, tiled=tiled) if precision == "int8" else Fp32Linears(nodes)
 
 
 def _inputs(config: Config) -> list[onnx.ValueInfoProto]:
@@ -105,22 +117,31 @@ class _DecoderWriter:
         for name, shape in shapes.items():
             nodes.weight(name, np.array(shape, np.int64))
 
-    def write(self, answer_token_ids: tuple[int, int], progress: Progress) -> list[Attention]:
-        """Returns each layer's attention."""
+    def write(self, answer_token_ids: tuple[int, int], progress: Progress) -> list[Layer]:
         op, config = self._nodes.op, self._config
-        layers: list[Attention] = []
+        layers: list[Layer] = []
         residual = op("Gather", self._embedding(), "token_ids")
         normed = self._first_norm(residual)
         for index in range(config.layers):
-            layers.append(self._attention(index, normed))
-            attended = layers[-1].attended
+            query, key, value, attended = self._attention(index, normed)
+            selected, before = attended, residual
             if index == config.layers - 1:
                 # Only each prompt's last row is read from here on, so the last layer's wide half runs on those alone.
-                attended, residual = op("Gather", attended, "last"), op("Gather", residual, "last")
-            normed, residual = self._feed_forward(index, attended, residual)
+                selected, before = op("Gather", attended, "last"), op("Gather", residual, "last")
+            following = self._feed_forward(index, selected, before)
+            layers.append(Layer(normed, query, key, value, attended, selected, before, *following))
+            normed, residual = following
             progress.advance()
         self._answers(normed, answer_token_ids)
         return layers
+
+    def write_absent(self) -> None:
+        """In place of what this architecture does not have."""
+        config = self._config
+        if not config.has_biases:
+            self._nodes.kernel_weight(NO_BIAS, np.zeros(config.query_width + 2 * config.key_width, np.float32))
+        if not config.has_head_norms:
+            self._nodes.kernel_weight(NO_HEAD_NORMS, np.zeros((0, config.head_dims), np.float32))
 
     def _embedding(self) -> str:
         shape = (self._config.vocabulary_size, self._config.hidden)
@@ -130,8 +151,8 @@ class _DecoderWriter:
         gain = self._gain("norm_0", self._checkpoint.layer(0, "attn_norm"))
         return self._nodes.op("SimplifiedLayerNormalization", x, gain, axis=-1, epsilon=self._config.norm_epsilon)
 
-    def _attention(self, index: int, normed: str) -> Attention:
-        """The heads' output, one row a row."""
+    def _attention(self, index: int, normed: str) -> tuple[str, str, str, str]:
+        """Query, key, value and the heads' output, one row a row."""
         op, config = self._nodes.op, self._config
         parts = ("attn_q", "attn_k", "attn_v")
         packed, bias = self._checkpoint.packed(index, parts), self._checkpoint.packed_bias(index, parts)
@@ -149,7 +170,7 @@ class _DecoderWriter:
         attended = self._nodes.choose(
             "resumes", lambda: self._resumed(index, query, key, value), lambda: self._fresh(query, key, value)
         )
-        return Attention(query, key, value, attended)
+        return query, key, value, attended
 
     def _norm_heads(self, index: int, straight: str) -> str:
         """Query and key have a gain each: one norm without any, then one product, does both."""

@@ -1,4 +1,4 @@
-"""The variants of a graph that use our own kernels: the same graph, but for the attention of each layer.
+"""The variants of a graph that use our own kernels: the same graph, but for the attention of each layer, or all of it.
 
 All variants share one file of weights. Which of them serves is the loader's choice (kernels.best_graph): a folder moves
 between machines, the instructions of a CPU do not.
@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import onnx
-from onnx import TensorProto, helper
+from onnx import NodeProto, TensorProto, helper
 
 from ostraka_worker.build.decoder import Config
+from ostraka_worker.build.tiled_weights import PANEL
 
 DOMAIN = "ostraka"
 FIELDS = 5
@@ -19,16 +20,24 @@ LEAST_DIMS, MOST_DIMS = 32, 256
 """A head's width is a multiple of the one and at most the other."""
 PRECISION_KINDS = {"fp32": ("avx512",), "int8": ("avx512", "amx")}
 """amx rounds keys, values and odds to bfloat16: 2 to 5 times as fast, and less of an error than int8's own."""
+NO_BIAS, NO_HEAD_NORMS = "no_bias", "no_head_norms"
+"""What the kernels are given in place of a weight that an architecture does not have."""
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
-    """Of one layer: the rows that go in, and what the graph calls the rows that come out."""
+class Layer:
+    """What the graph calls the rows that go into a layer and come out of its parts."""
 
+    normed: str
     query: str
     key: str
     value: str
     attended: str
+    selected: str
+    """Of `attended` and `residual`, the rows that are read on: in the last layer not all of them."""
+    residual: str
+    next_normed: str
+    next_residual: str
 
 
 def kinds_for(config: Config, precision: str) -> tuple[str, ...]:
@@ -36,39 +45,86 @@ def kinds_for(config: Config, precision: str) -> tuple[str, ...]:
     return PRECISION_KINDS[precision] if fits else ()
 
 
-def with_kernels(model: onnx.ModelProto, layers: Sequence[Attention], config: Config, kind: str) -> onnx.ModelProto:
+def is_tiled(config: Config, precision: str) -> bool:
+    """Whether its layers fit our own products of 8 bits, which the amx variant then uses for all of them."""
+    fits = config.hidden % PANEL == 0 and config.feed_forward % PANEL == 0
+    return fits and "amx" in kinds_for(config, precision) and precision == "int8"
+
+
+def with_kernels(
+    model: onnx.ModelProto, own: Sequence[TensorProto], layers: Sequence[Layer], config: Config, kind: str
+) -> onnx.ModelProto:
     """Its inputs: token_ids, positions and last as in the model; lines, FIELDS numbers each; past_*. Its outputs are
-    the model's, in their order."""
+    the model's, in their order. `own`: weights for the kernels alone, if the layers fit them."""
     graph = model.graph
-    by_output = {layer.attended: index for index, layer in enumerate(layers)}
-    nodes: list[onnx.NodeProto] = []
-    for node in graph.node:
-        if (index := by_output.get(node.output[0])) is None:
-            nodes.append(node)
+    whole = bool(own) and kind == "amx"
+    replaced: dict[str, list[NodeProto]] = {}
+    for index, layer in enumerate(layers):
+        attend = _attend(layer, index, config, kind)
+        if whole:
+            replaced[layer.query] = [_heads(layer, index, config)]
+            replaced[layer.attended] = [attend]
+            replaced[layer.next_normed] = [_feed_forward(layer, index, config)]
         else:
-            nodes += _attend(layers[index], index, config, kind)
+            replaced[layer.attended] = [*_rounded(layer, kind), attend]
+    nodes = [new for node in graph.node for new in replaced.get(node.output[0], [node])]
+    outputs = [_typed(each, kind) if index else each for index, each in enumerate(graph.output)]
+    nodes = reachable(nodes, [each.name for each in outputs])
     used = {name for node in nodes for name in node.input}
     inputs = [_lines(), *(_typed(each, kind) for each in graph.input if each.name in used)]
-    outputs = [_typed(each, kind) if index else each for index, each in enumerate(graph.output)]
-    weights = [tensor for tensor in graph.initializer if tensor.name in used]
+    weights = [tensor for tensor in (*graph.initializer, *own) if tensor.name in used]
     opsets = [*model.opset_import, helper.make_opsetid(DOMAIN, 1)]
     made = helper.make_graph(nodes, graph.name, inputs, outputs, weights)
     return helper.make_model(made, opset_imports=opsets, ir_version=model.ir_version, producer_name=model.producer_name)
 
 
-def _attend(layer: Attention, index: int, config: Config, kind: str) -> Iterable[onnx.NodeProto]:
-    rows = [layer.key, layer.value]
-    operator = "LineAttention"
+def reachable(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> list[NodeProto]:
+    """The nodes that these outputs come from, in their order."""
+    wanted, kept = set(outputs), []
+    for node in reversed(nodes):
+        if wanted.intersection(node.output):
+            kept.append(node)
+            wanted.update(node.input)
+    return kept[::-1]
+
+
+def _rounded(layer: Layer, kind: str) -> list[NodeProto]:
+    names = (layer.key, layer.value) if kind == "amx" else ()
+    return [helper.make_node("ToBf16", [name], [f"kept_{name}"], domain=DOMAIN) for name in names]
+
+
+def _attend(layer: Layer, index: int, config: Config, kind: str) -> NodeProto:
+    operator, rows = "LineAttention", [layer.key, layer.value]
     if kind == "amx":
-        operator = "LineAttentionBf16"
-        rows = [f"kept_{name}" for name in rows]
-        for name, rounded in zip((layer.key, layer.value), rows, strict=True):
-            yield helper.make_node("ToBf16", [name], [rounded], domain=DOMAIN)
+        operator, rows = "LineAttentionBf16", [f"kept_{name}" for name in rows]
     inputs = [layer.query, *rows, f"past_key_{index}", f"past_value_{index}", "lines"]
-    node = helper.make_node(operator, inputs, [layer.attended], domain=DOMAIN)
-    node.attribute.append(helper.make_attribute("heads", config.heads))
-    node.attribute.append(helper.make_attribute("kv_heads", config.kv_heads))
-    yield node
+    return _with_heads(helper.make_node(operator, inputs, [layer.attended], domain=DOMAIN), config)
+
+
+def _with_heads(node: NodeProto, config: Config) -> NodeProto:
+    for name in ("heads", "kv_heads"):
+        node.attribute.append(helper.make_attribute(name, getattr(config, name)))
+    return node
+
+
+def _heads(layer: Layer, index: int, config: Config) -> NodeProto:
+    bias = f"qkv_{index}_bias" if config.has_biases else NO_BIAS
+    gains = f"head_norm_{index}" if config.has_head_norms else NO_HEAD_NORMS
+    weights = [f"qkv_{index}_tiles", f"qkv_{index}_scale", bias, gains, "cosines", "sines"]
+    outputs = [layer.query, f"kept_{layer.key}", f"kept_{layer.value}"]
+    inputs = [layer.normed, "positions", *weights]
+    node = helper.make_node("Int8Heads", inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon)
+    return _with_heads(node, config)
+
+
+def _feed_forward(layer: Layer, index: int, config: Config) -> NodeProto:
+    def weights(name: str) -> list[str]:
+        return [f"{name}_tiles", f"{name}_scale"]
+
+    inputs = [layer.selected, layer.residual, *weights(f"out_{index}"), f"ffn_norm_{index}"]
+    inputs += [*weights(f"ffn_{index}_wide"), *weights(f"ffn_{index}_down"), f"norm_{index + 1}"]
+    outputs = [layer.next_normed, layer.next_residual]
+    return helper.make_node("Int8FeedForward", inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon)
 
 
 def _lines() -> onnx.ValueInfoProto:

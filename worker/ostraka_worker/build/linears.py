@@ -6,6 +6,7 @@ import numpy as np
 
 from ostraka_worker.build.decoder import Tensor
 from ostraka_worker.build.nodes import MICROSOFT, NodeWriter
+from ostraka_worker.build.tiled_weights import Int8s, in_tiles, in_turn
 
 
 class Linears(Protocol):
@@ -35,10 +36,12 @@ class Int8Linears:
 
     A scale for the whole tensor would let one prompt's outlier move another's answer: by 0.36 in P(yes), measured.
     Rows are shifted by 128 because u8 x s8 is the only pairing with a fast kernel on x86 (s8 x s8: 10x slower).
+    `tiled`: the weights are written a second time, as our own kernels read them (kernel_graphs.py has the names).
     """
 
-    def __init__(self, nodes: NodeWriter) -> None:
+    def __init__(self, nodes: NodeWriter, *, tiled: bool = False) -> None:
         self._nodes = nodes
+        self._tiled = tiled
         self._per_127 = nodes.weight("per_127", np.array(1 / 127, np.float32))
         self._one = nodes.weight("one", np.array(1, np.float32))
         self._zero_point = nodes.weight("zero_point", np.array(128, np.uint8))
@@ -46,18 +49,28 @@ class Int8Linears:
 
     def linear(self, x: str, name: str, weight: Tensor, bias: Tensor | None = None) -> str:
         rows, scale = self._quantise(x)
-        product = self._nodes.op("Mul", self._multiply(rows, name, weight), self._as_column(scale))
+        eight_bits = quantise(weight)
+        if self._tiled:
+            self._nodes.kernel_weight(f"{name}_tiles", in_tiles(eight_bits[0]))
+        product = self._nodes.op("Mul", self._multiply(rows, name, eight_bits), self._as_column(scale))
         return _biased(self._nodes, product, name, bias)
 
     def feed_forward(self, x: str, name: str, gate: Tensor, up: Tensor, down: Tensor) -> str:
         # `up` keeps its row scale to itself until after `down`, where it is one number a row: a wide Mul saved.
         rows, scale = self._quantise(x)
         column = self._as_column(scale)
-        gated = silu(self._nodes, self._nodes.op("Mul", self._multiply(rows, f"{name}_gate", gate), column))
-        unscaled = self._nodes.op("Mul", gated, self._multiply(rows, f"{name}_up", up))
+        wide = (quantise(gate), quantise(up))
+        if self._tiled:
+            self._nodes.kernel_weight(f"{name}_wide_tiles", in_tiles(in_turn(wide[0][0], wide[1][0])))
+            self._nodes.kernel_weight(f"{name}_wide_scale", in_turn(wide[0][1], wide[1][1]))
+        gated = silu(self._nodes, self._nodes.op("Mul", self._multiply(rows, f"{name}_gate", wide[0]), column))
+        unscaled = self._nodes.op("Mul", gated, self._multiply(rows, f"{name}_up", wide[1]))
         inner, inner_scale = self._quantise(unscaled)
         both = self._as_column(self._nodes.op("Mul", inner_scale, scale))
-        return self._nodes.op("Mul", self._multiply(inner, f"{name}_down", down), both)
+        narrow = quantise(down)
+        if self._tiled:
+            self._nodes.kernel_weight(f"{name}_down_tiles", in_tiles(narrow[0]))
+        return self._nodes.op("Mul", self._multiply(inner, f"{name}_down", narrow), both)
 
     def _quantise(self, x: str) -> tuple[str, str]:
         """A row of zeros has scale 0: whatever the rounding makes of 0/0, it is multiplied by 0 in the end."""
@@ -67,19 +80,24 @@ class Int8Linears:
         zero_points = op("Expand", self._zero_point, op("Shape", scale))
         return op("QuantizeLinear", x, scale, zero_points, axis=0), scale
 
-    def _multiply(self, rows: str, name: str, weight: Tensor) -> str:
-        scale = np.maximum(np.abs(weight).max(axis=1) / np.float32(127), np.finfo(np.float32).tiny)
-        quantised = np.rint(weight / scale[:, None]).astype(np.int8)
+    def _multiply(self, rows: str, name: str, eight_bits: tuple[Int8s, Tensor]) -> str:
+        weight, scale = eight_bits
         inputs = (
-            self._nodes.weight(name, quantised.T),
+            self._nodes.weight(name, weight.T),
             self._one,
-            self._nodes.weight(f"{name}_scale", scale.astype(np.float32)),
+            self._nodes.weight(f"{name}_scale", scale),
             self._zero_point,
         )
         return self._nodes.op("MatMulIntegerToFloat", rows, *inputs, domain=MICROSOFT)
 
     def _as_column(self, scale: str) -> str:
         return self._nodes.op("Unsqueeze", scale, self._last_axis)
+
+
+def quantise(weight: Tensor) -> tuple[Int8s, Tensor]:
+    """[out, in] in 8 bits, and a scale for each output."""
+    scale = np.maximum(np.abs(weight).max(axis=1) / np.float32(127), np.finfo(np.float32).tiny)
+    return np.rint(weight / scale[:, None]).astype(np.int8), scale.astype(np.float32)
 
 
 def _biased(nodes: NodeWriter, product: str, name: str, bias: Tensor | None) -> str:

@@ -29,6 +29,8 @@ class NodeWriter:
         self._nodes: list[onnx.NodeProto] = []
         self._tensors: list[onnx.TensorProto] = []
         self._names = 0
+        self.kernel_tensors: list[onnx.TensorProto] = []
+        """Of no node that is written here: for the variants with our own kernels."""
 
     def op(self, kind: str, *inputs: str, domain: str = "", output: str = "", **attributes: Attribute) -> str:
         """Appends a node with one output and returns that output's name."""
@@ -68,6 +70,10 @@ class NodeWriter:
             self._tensors.append(numpy_helper.from_array(array, name))
             return name
         return self._external(name, array.shape, array.dtype, [array])
+
+    def kernel_weight(self, name: str, array: npt.NDArray[np.generic]) -> None:
+        self.weight(name, array)
+        self.kernel_tensors.append(self._tensors.pop())
 
     def weight_in_pieces(self, name: str, shape: tuple[int, ...], pieces: Iterable[npt.NDArray[np.float32]]) -> str:
         """A float32 weight whose rows come in runs: none of them is kept."""

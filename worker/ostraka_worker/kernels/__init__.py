@@ -1,11 +1,16 @@
-"""Our own attention, in C, as operators of ONNX Runtime: which of them this machine and this installation can run.
+"""Our own attention and 8-bit layers, in C, as operators of ONNX Runtime: which of them can run here.
 
-build.py makes the library where there is a compiler; without it the graph of the runtime's own operators serves.
+build.py makes the library where there is a compiler; without it, or on another CPU, the graph of the runtime's own
+operators serves.
 """
 
 import ctypes
 from functools import cache
 from pathlib import Path
+
+import structlog
+
+log = structlog.get_logger()
 
 LIBRARY = Path(__file__).with_name("kernels.so")
 KINDS = {"amx": "has_amx", "avx512": "has_avx512"}
@@ -16,11 +21,24 @@ KINDS = {"amx": "has_amx", "avx512": "has_avx512"}
 def usable_kinds() -> tuple[str, ...]:
     if not LIBRARY.is_file():
         return ()
+    from ostraka_worker.kernels.build import hash_sources  # noqa: PLC0415  it is run as a module too
+
     try:
         library = ctypes.CDLL(str(LIBRARY))
+        library.made_from.restype = ctypes.c_char_p
+        if library.made_from() != hash_sources().encode():
+            return _refuse_other()
         return tuple(kind for kind, ask in KINDS.items() if getattr(library, ask)())
-    except (OSError, AttributeError):  # another system's, or half of one
+    except AttributeError:
+        return _refuse_other()
+    except OSError:  # another system's, or half of one
         return ()
+
+
+def _refuse_other() -> tuple[str, ...]:
+    """After an update that compiled nothing, graphs may want what this one does not have."""
+    log.warning("kernels_of_other_sources", library=str(LIBRARY), hint="python -m ostraka_worker.kernels.build")
+    return ()
 
 
 def graph_for(graph: Path, kind: str) -> Path:

@@ -6,6 +6,7 @@
  * however its prompt was cut into a past and lines, and its answer is the same to the last bit.
  */
 #include "attention.h"
+#include "room.h"
 #include "vectors.h"
 
 #include <stdlib.h>
@@ -35,12 +36,6 @@ typedef struct {
     Columns *columns;
     int head;
 } Work;
-
-/* Memory that one call leaves to the next: to ask for it anew would cost page faults. */
-static _Thread_local char *room;
-static _Thread_local size_t room_bytes;
-
-static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static int32_t min(int32_t one, int32_t other) { return one < other ? one : other; }
 
@@ -136,13 +131,13 @@ static Block find_block(const Work *work, const Line *line, int32_t position) {
         const size_t offset = (root->first + (size_t)position) * step + work->head * bytes;
         const char *values = packs ? root->packed + position * bytes : (const char *)work->call->past_value + offset;
         const char *keys = (const char *)work->call->past_key + offset;
-        return (Block){keys, step, values, packs ? BLOCK_KEYS * work->variant->element_bytes : step, position, BLOCK_KEYS};
+        return (Block){keys, step, values, packs ? BLOCK_KEYS * work->variant->element_bytes : step, position, BLOCK_KEYS, 0};
     }
     const int32_t key = position - line->whole;
     const char *values = (packs ? work->packed : work->values) + (line->first + key) * bytes;
     const char *keys = work->keys + (line->first + key) * bytes;
     const size_t value_stride = packs ? BLOCK_KEYS * work->variant->element_bytes : bytes;
-    return (Block){keys, bytes, values, value_stride, position, min(line->own_pad - key, BLOCK_KEYS)};
+    return (Block){keys, bytes, values, value_stride, position, min(line->own_pad - key, BLOCK_KEYS), 0};
 }
 
 /* Of a line: all blocks from `position` to the last one its rows among the columns may look at. */
@@ -210,7 +205,8 @@ static void read_columns(const Work *work, int64_t first, const Line *line) {
     }
     begin_columns(work, first);
     for (int32_t position = 0; position < shared; position += BLOCK_KEYS) {
-        const Block block = find_block(work, line, position);
+        Block block = find_block(work, line, position);
+        block.is_first = !first;
         work->variant->read_block(work->columns, &block, NULL);
     }
     for (; line < after; line++)
@@ -244,17 +240,6 @@ static size_t lay_out(Work *work, char *at) {
     return used + whole;
 }
 
-static int make_room(size_t bytes) {
-    if (bytes <= room_bytes)
-        return 1;
-    free(room);
-    room_bytes = bytes + bytes / 4;
-    room = aligned_alloc(64, aligned(room_bytes));
-    if (!room)
-        room_bytes = 0;
-    return room != NULL;
-}
-
 static void read_heads(Work *work) {
     const Call *call = work->call;
     const int group = call->heads / call->kv_heads;
@@ -278,13 +263,14 @@ static void read_heads(Work *work) {
 const char *attend(const Variant *variant, const Call *call) {
     Work work = {.variant = variant, .call = call};
     const char *wrong = NULL;
+    char *room = NULL;
     work.lines = calloc(call->line_count + 1, sizeof(Line));
     work.roots = calloc(call->line_count + 1, sizeof(Root));
     if (!work.lines || !work.roots)
         wrong = "out of memory";
     else if (!describe(&work))
         wrong = "the lines do not cover the rows, or reach outside the past";
-    else if (!make_room(lay_out(&work, NULL)))
+    else if (!(room = make_room(lay_out(&work, NULL))))
         wrong = "out of memory";
     if (!wrong) {
         lay_out(&work, room);

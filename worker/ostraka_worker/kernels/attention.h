@@ -22,13 +22,14 @@ typedef struct {
     float *out;
 } Call;
 
-/* Keys in rows of `key_stride` bytes; values as the variant packs them. `count` is a multiple of STEP_KEYS. */
+/* Keys in rows of `key_stride` bytes; values as the variant packs them. `count` is a multiple of STEP_KEYS. `is_first`:
+ * nobody has read these keys in this call. */
 typedef struct {
     const char *keys;
     size_t key_stride;
     const char *values;
     size_t value_stride;
-    int first, count;
+    int first, count, is_first;
 } Block;
 
 /* What is known so far of COLUMNS columns: largest score, sum of odds, and odds times values, [dims, COLUMNS]. */
@@ -59,5 +60,6 @@ extern const Variant FP32, BF16;
 const char *attend(const Variant *variant, const Call *call);
 void round_to_bf16(const float *from, uint16_t *to, int64_t count);
 #define EXPORTED __attribute__((visibility("default")))
+EXPORTED const char *made_from(void);
 EXPORTED int has_avx512(void);
 EXPORTED int has_amx(void);

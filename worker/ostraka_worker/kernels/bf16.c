@@ -2,39 +2,9 @@
  * need no packing and the softmax no sum across lanes. */
 #include "attention.h"
 #include "softmax.h"
+#include "tiles.h"
 
-enum { TILE_BYTES = 1024, PAIR_DIMS = 32 };
-
-typedef struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} TileShapes;
-
-/* As the intrinsic does, but with all memory as its input: else the compiler may put off the stores before it. */
-#define LOAD(tile, from, stride)                                                                                     \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile : : "r"(from), "r"((size_t)(stride)) : "memory")
-
-static const TileShapes ours = {
-    .palette = 1,
-    .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-    .rows = {16, 16, 16, 16, 16, 16, 16, 16},
-};
-
-/* The runtime's own kernels leave their shapes in place between calls, and so must we. */
-static _Thread_local TileShapes theirs;
-
-static void begin(void) {
-    _tile_storeconfig(&theirs);
-    _tile_loadconfig(&ours);
-}
-
-static void end(void) {
-    if (theirs.palette)
-        _tile_loadconfig(&theirs);
-    else
-        _tile_release();
-}
+enum { PAIR_DIMS = 32, AHEAD_KEYS = 64 };
 
 /* The upper half of each lane is `high` rounded, the lower one `low`. Neither is negative. */
 static inline __m512i round_pair(__m512 low, __m512 high) {
@@ -72,9 +42,18 @@ static void pack_query(Columns *columns, const float *const *rows) {
         }
 }
 
+/* The rows are apart by those of other heads, which the processor's own foresight does not see through. */
+static inline void fetch_rows(const char *rows, size_t stride, int dims) {
+    for (int row = 0; row < STEP_KEYS; row++, rows += stride)
+        for (int byte = 0; byte < dims * 2; byte += 64)
+            _mm_prefetch(rows + byte, _MM_HINT_T0);
+}
+
 /* To [dims, BLOCK_KEYS]. */
 static void pack_values(const char *rows, size_t stride, int count, int dims, char *packed) {
-    for (int first = 0; first < BLOCK_KEYS; first += STEP_KEYS)
+    for (int first = 0; first < BLOCK_KEYS; first += STEP_KEYS) {
+        if (count == BLOCK_KEYS)
+            fetch_rows(rows + (first + AHEAD_KEYS) * stride, stride, dims);
         for (int dim = 0; dim < dims; dim += 16) {
             __m512i pairs[16];
             for (int pair = 0; pair < 16; pair++) {
@@ -91,12 +70,15 @@ static void pack_values(const char *rows, size_t stride, int count, int dims, ch
             for (int row = 0; row < 16; row++)
                 _mm512_storeu_si512(packed + ((dim + row) * BLOCK_KEYS + first) * 2, pairs[row]);
         }
+    }
 }
 
 static void score(Columns *columns, const Block *block) {
     for (int key = 0; key < block->count; key += 32) {
         const char *upper = block->keys + key * block->key_stride, *lower = upper + 16 * block->key_stride;
         const char *query = columns->query;
+        if (block->is_first)
+            fetch_rows(upper + AHEAD_KEYS * block->key_stride, block->key_stride, columns->dims);
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);
@@ -172,4 +154,4 @@ static void read_block(Columns *columns, const Block *block, const int32_t *limi
     weigh(columns, block);
 }
 
-const Variant BF16 = {2, begin, end, pack_query, pack_values, read_block};
+const Variant BF16 = {2, begin_tiles, end_tiles, pack_query, pack_values, read_block};

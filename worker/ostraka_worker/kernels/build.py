@@ -3,6 +3,7 @@
 It imports nothing of ours: the package's build runs it by its path.
 """
 
+import hashlib
 import os
 import platform
 import shutil
@@ -15,7 +16,13 @@ LIBRARY = FOLDER / "kernels.so"
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ["-O3", "-std=gnu11", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"]
 # For the whole library: whoever loads it asks has_avx512 and has_amx before anything else.
-MACHINE = ["avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512bf16", "fma", "amx-tile", "amx-bf16"]
+MACHINE = ["avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512bf16", "fma", "amx-tile", "amx-bf16", "amx-int8"]
+
+
+def hash_sources() -> str:
+    """Of all that the library is made from: compiled into it, so that one of other sources is known."""
+    sources = (path for path in sorted(FOLDER.iterdir()) if path.suffix in {".c", ".h"})
+    return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()
 
 
 def missing_for_compiling() -> str:
@@ -36,6 +43,7 @@ def compile_kernels(target: Path = LIBRARY) -> str:
     compiler = _find_compiler()
     made = target.with_suffix(f".{os.getpid()}")
     command = [*compiler.split(), *FLAGS, *(f"-m{each}" for each in MACHINE), "-o", str(made)]
+    command.append(f'-DSOURCES="{hash_sources()}"')
     sources = sorted(str(source) for source in FOLDER.glob("*.c"))
     try:
         subprocess.run([*command, *sources, "-lm"], check=True, capture_output=True, text=True)

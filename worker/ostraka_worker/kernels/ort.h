@@ -11,7 +11,8 @@ typedef struct OrtShape OrtShape;
 typedef struct OrtDomain OrtDomain;
 typedef struct OrtSessionOptions OrtSessionOptions;
 
-enum { ORT_API = 16, ORT_INVALID_ARGUMENT = 2, ORT_DEFAULT_MEMORY = 0, ORT_FLOAT = 1, ORT_UINT16 = 4, ORT_INT32 = 6, ORT_REQUIRED = 0 };
+enum { ORT_API = 16, ORT_INVALID_ARGUMENT = 2, ORT_DEFAULT_MEMORY = 0, ORT_REQUIRED = 0 };
+enum { ORT_FLOAT = 1, ORT_INT8 = 3, ORT_UINT16 = 4, ORT_INT32 = 6, ORT_INT64 = 7 };
 
 /* Places in the table of functions. */
 enum {
@@ -23,6 +24,7 @@ enum {
     GET_DIMENSIONS_COUNT = 61,
     GET_DIMENSIONS = 62,
     GET_SHAPE = 65,
+    GET_ATTRIBUTE_FLOAT = 85,
     GET_ATTRIBUTE_INT = 86,
     GET_INPUT = 90,
     GET_OUTPUT = 91,

@@ -1,9 +1,11 @@
 """Every form of checkpoint through the whole engine, against a float64 forward pass that shares nothing with it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from ostraka_worker.build.catalog import PRECISIONS
@@ -91,6 +93,28 @@ def test_there_is_a_variant_for_each_kernel_that_takes_such_heads(built: Built, 
     write_graph(built.checkpoint, ANSWERS, "int8", tmp_path, Silent())
     variants = {"model.amx.onnx", "model.avx512.onnx"} if built.form.head_dims % 32 == 0 else set()
     assert {path.name for path in tmp_path.iterdir()} == {"model.onnx", "model.onnx.data", *variants}
+
+
+def operators(graph: Path) -> set[str]:
+    return {node.op_type for node in onnx.load(graph, load_external_data=False).graph.node}
+
+
+def test_layers_too_odd_for_our_products_keep_the_runtimes(tmp_path: Path) -> None:
+    """The amx variant then has our attention alone. `hidden` is no multiple of 32."""
+    for hidden in (80, 96):
+        form = replace(FORMS["minicpm5"], hidden=hidden)
+        checkpoint = read_checkpoint(write_gguf(tmp_path / "x.gguf", form, random_tensors(form)), Silent())
+        write_graph(checkpoint, ANSWERS, "int8", tmp_path, Silent())
+        ours = operators(tmp_path / "model.amx.onnx")
+        assert "LineAttentionBf16" in ours
+        assert ("Int8FeedForward" in ours, "MatMulIntegerToFloat" in ours) == (hidden == 96, hidden == 80)
+        if "amx" in usable_kinds():
+            prompts = _prompts(form)
+            logits_of = [
+                OnnxEngine(tmp_path / name).run([line(ids) for ids in prompts])
+                for name in ("model.onnx", "model.amx.onnx")
+            ]
+            assert np.abs(logits_of[0] - logits_of[1]).max() < 0.15 * logits_of[0].std()
 
 
 def test_alone_together_cold_and_warm_are_the_same_bits(built: Built) -> None:

@@ -1,0 +1,216 @@
+"""The 8-bit layers between two attentions, against the same written out in numpy; and a row's bits in any company."""
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from onnx import NodeProto, helper
+
+from ostraka_worker.build.kernel_graphs import DOMAIN
+from ostraka_worker.build.linears import quantise
+from ostraka_worker.build.tiled_weights import in_tiles, in_turn
+from ostraka_worker.kernels import LIBRARY, usable_kinds
+
+# Widths that are no multiple of a tile's 64 among them.
+HIDDEN, WIDE, HEADS, KV_HEADS, DIMS, CONTEXT = 96, 160, 3, 1, 32, 40
+QUERY, KEY = HEADS * DIMS, KV_HEADS * DIMS
+EPSILON = 1e-5
+Arrays = dict[str, np.ndarray]
+
+pytestmark = pytest.mark.skipif("amx" not in usable_kinds(), reason="no AMX here, or no kernels")
+
+
+def make_session(node: NodeProto, inputs: Arrays, outputs: dict[str, type]) -> ort.InferenceSession:
+    def info(name: str, dtype: np.dtype | type) -> object:
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None)
+
+    graph = helper.make_graph(
+        [node],
+        "one",
+        [info(name, array.dtype) for name, array in inputs.items()],
+        [info(name, dtype) for name, dtype in outputs.items()],
+    )
+    opsets = [helper.make_opsetid("", 23), helper.make_opsetid(DOMAIN, 1)]
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.register_custom_ops_library(str(LIBRARY))
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=11).SerializeToString()
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def random_rows(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
+
+
+EIGHT_BITS = {
+    name: quantise(random_rows(seed, *shape) / 8)
+    for seed, (name, shape) in enumerate(
+        {
+            "qkv": (QUERY + 2 * KEY, HIDDEN),
+            "out": (HIDDEN, QUERY),
+            "gate": (WIDE, HIDDEN),
+            "up": (WIDE, HIDDEN),
+            "down": (HIDDEN, WIDE),
+        }.items()
+    )
+}
+
+
+def product(rows: np.ndarray, name: str) -> np.ndarray:
+    """Rows rounded to 8 bits, each with its own scale; then exact."""
+    weight, scale = EIGHT_BITS[name]
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    factor = np.divide(127, largest, out=np.zeros_like(largest), where=largest > 0)
+    whole = np.rint(rows * factor).astype(np.int64)
+    return (whole @ weight.T.astype(np.int64)) * (largest / 127).astype(np.float64) * scale
+
+
+def normalised(rows: np.ndarray, gain: np.ndarray) -> np.ndarray:
+    return (rows / np.sqrt((rows.astype(np.float64) ** 2).mean(-1, keepdims=True) + EPSILON) * gain).astype(np.float32)
+
+
+def heads_inputs(rows: int, *, norms: bool) -> Arrays:
+    angles = np.outer(np.arange(CONTEXT), 100.0 ** -np.linspace(0, 1, DIMS // 2))
+    return {
+        "normed": random_rows(rows, rows, HIDDEN),
+        "positions": np.random.default_rng(rows).integers(0, CONTEXT, (rows, 1)),
+        "tiles": in_tiles(EIGHT_BITS["qkv"][0]),
+        "scales": EIGHT_BITS["qkv"][1],
+        "bias": random_rows(3, QUERY + 2 * KEY),
+        "gains": random_rows(4, HEADS + KV_HEADS if norms else 0, DIMS),
+        "cosines": np.cos(angles).astype(np.float32),
+        "sines": np.sin(angles).astype(np.float32),
+    }
+
+
+def expected_heads(given: Arrays) -> list[np.ndarray]:
+    mixed = (product(given["normed"], "qkv") + given["bias"]).astype(np.float32)
+    turned = mixed[:, : QUERY + KEY].reshape(len(mixed), HEADS + KV_HEADS, DIMS)
+    if len(given["gains"]):
+        turned = normalised(turned, given["gains"])
+    cosines, sines = (given[name][given["positions"]] for name in ("cosines", "sines"))
+    one, other = turned[..., : DIMS // 2], turned[..., DIMS // 2 :]
+    turned = np.concatenate([one * cosines - other * sines, other * cosines + one * sines], axis=-1)
+    turned = turned.reshape(len(mixed), -1)
+    return [turned[:, :QUERY], turned[:, QUERY:], mixed[:, QUERY + KEY :]]
+
+
+def feed_inputs(rows: int) -> Arrays:
+    wide = [in_turn(EIGHT_BITS["gate"][part], EIGHT_BITS["up"][part]) for part in (0, 1)]
+    return {
+        "attended": random_rows(rows, rows, QUERY),
+        "before": random_rows(rows + 1, rows, HIDDEN),
+        "out": in_tiles(EIGHT_BITS["out"][0]),
+        "out_scale": EIGHT_BITS["out"][1],
+        "gain": random_rows(5, HIDDEN),
+        "wide": in_tiles(wide[0]),
+        "wide_scale": wide[1],
+        "down": in_tiles(EIGHT_BITS["down"][0]),
+        "down_scale": EIGHT_BITS["down"][1],
+        "next_gain": random_rows(6, HIDDEN),
+    }
+
+
+def expected_feed(given: Arrays) -> list[np.ndarray]:
+    residual = (given["before"] + product(given["attended"], "out")).astype(np.float32)
+    normed = normalised(residual, given["gain"])
+    gate = product(normed, "gate")
+    gated = (gate / (1 + np.exp(-gate)) * product(normed, "up")).astype(np.float32)
+    residual = (residual + product(gated, "down")).astype(np.float32)
+    return [normalised(residual, given["next_gain"]), residual]
+
+
+@pytest.fixture(scope="module")
+def heads() -> ort.InferenceSession:
+    inputs = heads_inputs(1, norms=False)
+    numbers = {"heads": HEADS, "kv_heads": KV_HEADS, "epsilon": EPSILON}
+    node = helper.make_node("Int8Heads", list(inputs), ["query", "key", "value"], domain=DOMAIN, **numbers)
+    return make_session(node, inputs, {"query": np.float32, "key": np.uint16, "value": np.uint16})
+
+
+@pytest.fixture(scope="module")
+def feed() -> ort.InferenceSession:
+    inputs = feed_inputs(1)
+    node = helper.make_node("Int8FeedForward", list(inputs), ["normed", "residual"], domain=DOMAIN, epsilon=EPSILON)
+    return make_session(node, inputs, {"normed": np.float32, "residual": np.float32})
+
+
+def from_bfloat16(rows: np.ndarray) -> np.ndarray:
+    return (rows.astype(np.uint32) << 16).view(np.float32)
+
+
+@pytest.mark.parametrize("norms", [False, True])
+@pytest.mark.parametrize("rows", [1, 16, 17, 40, 300])
+def test_heads_are_mixed_normalised_and_turned(heads: ort.InferenceSession, rows: int, norms: bool) -> None:
+    given = heads_inputs(rows, norms=norms)
+    query, key, value = heads.run(None, given)
+    expected = expected_heads(given)
+    np.testing.assert_allclose(query, expected[0], atol=1e-4, rtol=1e-4)
+    for ours, wanted in ((key, expected[1]), (value, expected[2])):
+        np.testing.assert_allclose(from_bfloat16(ours), wanted, atol=1e-3, rtol=2**-8)
+
+
+@pytest.mark.parametrize("rows", [1, 16, 17, 40, 300])
+def test_the_feed_forward_half_agrees(feed: ort.InferenceSession, rows: int) -> None:
+    """A rounding to 8 bits that falls to the other side, after sums in another order, moves a value by a hundredth."""
+    given = feed_inputs(rows)
+    for ours, wanted in zip(feed.run(None, given), expected_feed(given), strict=True):
+        assert np.abs(ours - wanted).max() < 0.05 * np.abs(wanted).max()
+        assert np.median(np.abs(ours - wanted)) < 1e-5
+
+
+def test_a_row_has_the_same_bits_in_any_company(heads: ort.InferenceSession, feed: ort.InferenceSession) -> None:
+    for session, given, by_row in (
+        (heads, heads_inputs(300, norms=True), ("normed", "positions")),
+        (feed, feed_inputs(300), ("attended", "before")),
+    ):
+        together = session.run(None, given)
+        for first, count in ((0, 1), (5, 15), (100, 16), (37, 20), (7, 33), (250, 50), (20, 257)):
+            alone = session.run(None, given | {name: given[name][first : first + count] for name in by_row})
+            for ours, expected in zip(alone, together, strict=True):
+                assert ours.tobytes() == expected[first : first + count].tobytes()
+
+
+def test_rows_of_zeros_and_of_tiny_numbers_stay_numbers(feed: ort.InferenceSession) -> None:
+    given = feed_inputs(3)
+    given["attended"][0], given["attended"][1] = 0, 1e-42
+    given["before"][:2] = 0
+    for ours in feed.run(None, given):
+        assert np.isfinite(ours).all()
+        assert not ours[0].any()
+
+
+def test_what_is_no_number_does_not_become_one(feed: ort.InferenceSession) -> None:
+    given = feed_inputs(2)
+    given["before"][0, 3] = np.nan
+    normed, residual = feed.run(None, given)
+    assert np.isnan(normed[0]).all()
+    assert np.isnan(residual[0]).any()
+    assert np.isfinite(normed[1]).all()
+
+
+@pytest.mark.parametrize("position", [-1, CONTEXT])
+def test_a_position_outside_of_the_context_is_refused(heads: ort.InferenceSession, position: int) -> None:
+    given = heads_inputs(4, norms=False)
+    given["positions"][2] = position
+    with pytest.raises(Exception, match="a position is outside of the context"):
+        heads.run(None, given)
+
+
+@pytest.mark.parametrize("name", ["positions", "tiles", "scales", "bias", "cosines", "sines"])
+def test_heads_whose_shapes_do_not_fit_are_refused(heads: ort.InferenceSession, name: str) -> None:
+    given = heads_inputs(4, norms=False)
+    with pytest.raises(Exception, match="shapes do not fit"):
+        heads.run(None, given | {name: given[name][:-1]})
+
+
+@pytest.mark.parametrize("name", sorted(feed_inputs(1)))
+def test_a_feed_forward_half_whose_shapes_do_not_fit_is_refused(feed: ort.InferenceSession, name: str) -> None:
+    given = feed_inputs(4)
+    with pytest.raises(Exception, match="shapes do not fit"):
+        feed.run(None, given | {name: given[name][:-1]})
+
+
+def test_three_axes_are_refused(feed: ort.InferenceSession) -> None:
+    given = feed_inputs(4)
+    with pytest.raises(Exception, match="one axis or two"):
+        feed.run(None, given | {"attended": given["attended"][None]})

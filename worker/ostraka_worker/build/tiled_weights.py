@@ -1,0 +1,31 @@
+"""8-bit weights in the order in which the kernels read them (kernels/linear.h): straight from the mapped file."""
+
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Kind = TypeVar("Kind", bound=np.generic)
+Int8s = npt.NDArray[np.int8]
+
+PANEL = 32
+"""Outputs whose sums are held at once: two tiles of 16."""
+TILE_OUTPUTS, STEP_INPUTS, GROUP = 16, 64, 4
+"""A tile has 16 groups of 4 inputs, for 16 outputs each."""
+
+
+def in_tiles(weight: Int8s) -> Int8s:
+    """Of [out, in], out a multiple of PANEL: [panels, steps * 2 tiles]; past the last input there are zeros."""
+    outer, inner = weight.shape
+    steps = -(-inner // STEP_INPUTS)
+    padded = np.zeros((outer, steps * STEP_INPUTS), np.int8)
+    padded[:, :inner] = weight
+    parts = padded.reshape(outer // PANEL, 2, TILE_OUTPUTS, steps, STEP_INPUTS // GROUP, GROUP)
+    return np.ascontiguousarray(parts.transpose(0, 3, 1, 4, 2, 5)).reshape(outer // PANEL, -1)
+
+
+def in_turn(gate: npt.NDArray[Kind], through: npt.NDArray[Kind]) -> npt.NDArray[Kind]:
+    """16 rows of the one, 16 of the other: what a gate lets through is multiplied while both are at hand."""
+    rows, *rest = gate.shape
+    parts = [each.reshape(rows // TILE_OUTPUTS, TILE_OUTPUTS, *rest) for each in (gate, through)]
+    return np.stack(parts, axis=1).reshape(2 * rows, *rest)

@@ -1,0 +1,137 @@
+#include "layers.h"
+#include "attention.h"
+#include "room.h"
+#include "vectors.h"
+
+/* More rows at a time, and what lies between two products leaves the second cache; fewer, and weights pass more often. */
+enum { MOST_ROWS = 256 };
+
+static int64_t least(int64_t one, int64_t other) { return one < other ? one : other; }
+
+static int most(int one, int other) { return one > other ? one : other; }
+
+/* Of one row: what makes its mean square one. */
+static inline float inverse_rms(const float *row, int dims, float epsilon) {
+    __m512 even = _mm512_setzero_ps(), odd = even;
+    for (int dim = 0; dim < dims; dim += 32) {
+        const __m512 low = _mm512_loadu_ps(row + dim), high = _mm512_loadu_ps(row + dim + 16);
+        even = _mm512_fmadd_ps(low, low, even);
+        odd = _mm512_fmadd_ps(high, high, odd);
+    }
+    return 1 / __builtin_sqrtf(_mm512_reduce_add_ps(_mm512_add_ps(even, odd)) / (float)dims + epsilon);
+}
+
+static inline void normalise(const float *row, const float *gain, int dims, float epsilon, float *to) {
+    const __m512 factor = _mm512_set1_ps(inverse_rms(row, dims, epsilon));
+    for (int dim = 0; dim < dims; dim += 16) {
+        const __m512 value = _mm512_mul_ps(_mm512_loadu_ps(row + dim), factor);
+        _mm512_storeu_ps(to + dim, _mm512_mul_ps(value, _mm512_loadu_ps(gain + dim)));
+    }
+}
+
+/* A head's halves are the two parts of complex numbers, turned by the position's angles; in place. */
+static inline void turn(float *head, const float *cosines, const float *sines, int half) {
+    for (int dim = 0; dim < half; dim += 16) {
+        const __m512 cosine = _mm512_loadu_ps(cosines + dim), sine = _mm512_loadu_ps(sines + dim);
+        const __m512 real = _mm512_loadu_ps(head + dim), other = _mm512_loadu_ps(head + half + dim);
+        _mm512_storeu_ps(head + dim, _mm512_fmsub_ps(real, cosine, _mm512_mul_ps(other, sine)));
+        _mm512_storeu_ps(head + half + dim, _mm512_fmadd_ps(other, cosine, _mm512_mul_ps(real, sine)));
+    }
+}
+
+static void part_row(const Heads *heads, int64_t row, float *mixed) {
+    const int dims = heads->dims, query = heads->heads * dims, key = heads->kv_heads * dims;
+    const float *cosines = heads->cosines + heads->positions[row] * (dims / 2);
+    const float *sines = heads->sines + heads->positions[row] * (dims / 2);
+    for (int first = 0; first < query + key; first += dims) {
+        if (heads->head_gains)
+            normalise(mixed + first, heads->head_gains + first, dims, heads->epsilon, mixed + first);
+        turn(mixed + first, cosines, sines, dims / 2);
+    }
+    for (int dim = 0; dim < query; dim += 16)
+        _mm512_storeu_ps(heads->query + row * query + dim, _mm512_loadu_ps(mixed + dim));
+    round_to_bf16(mixed + query, heads->key + row * key, key);
+    round_to_bf16(mixed + query + key, heads->value + row * key, key);
+}
+
+/* Lays out the memory of `rows` rounded rows at `at`; returns where it ends. */
+static char *lay_rounded(Rounded *rounded, int64_t rows, int inner, char *at) {
+    *rounded = (Rounded){at, (float *)(at + rounded_bytes(rows, inner)), rows, inner};
+    return at + rounded_bytes(rows, inner) + aligned(rows * sizeof(float));
+}
+
+const char *make_heads(const Heads *heads) {
+    const int64_t most_rows = least(heads->rows, MOST_ROWS);
+    const int inner = heads->weights.inner, outer = heads->weights.outer;
+    for (int64_t row = 0; row < heads->rows; row++)
+        if (heads->positions[row] < 0 || heads->positions[row] >= heads->contexts)
+            return "a position is outside of the context";
+    Rounded rounded;
+    const size_t bytes = (size_t)lay_rounded(&rounded, most_rows, inner, NULL);
+    char *room = make_room(bytes + most_rows * outer * sizeof(float));
+    if (!room)
+        return "out of memory";
+    float *mixed = (float *)lay_rounded(&rounded, most_rows, inner, room);
+    begin_tiles();
+    for (int64_t first = 0; first < heads->rows; first += MOST_ROWS) {
+        rounded.rows = least(heads->rows - first, MOST_ROWS);
+        for (int64_t row = 0; row < rounded.rows; row++)
+            round_row(&rounded, row, heads->normed + (first + row) * inner);
+        multiply(&(Product){&heads->weights, &rounded, finish_plain, mixed, outer, heads->bias, NULL});
+        for (int64_t row = 0; row < rounded.rows; row++)
+            part_row(heads, first + row, mixed + row * outer);
+    }
+    end_tiles();
+    return NULL;
+}
+
+typedef struct {
+    Rounded attended, normed, inner;
+    float *gated, *row;
+} Between;
+
+static size_t lay_between(Between *between, const FeedForward *layer, char *at) {
+    const int64_t rows = least(layer->rows, MOST_ROWS);
+    const int hidden = layer->out.outer, wide = layer->down.inner;
+    char *end = lay_rounded(&between->attended, rows, most(layer->out.inner, hidden), at);
+    between->attended.inner = layer->out.inner;
+    between->normed = between->attended; /* never both at once */
+    between->normed.inner = hidden;
+    end = lay_rounded(&between->inner, rows, wide, end);
+    between->gated = (float *)end;
+    between->row = between->gated + rows * wide;
+    return (size_t)(between->row + hidden);
+}
+
+static void feed_rows(const FeedForward *layer, Between *between, int64_t first, int64_t rows) {
+    const int hidden = layer->out.outer, wide = layer->down.inner, width = layer->out.inner;
+    float *residual = layer->residual + first * hidden, *normed = layer->normed + first * hidden;
+    between->attended.rows = between->normed.rows = between->inner.rows = rows;
+    for (int64_t row = 0; row < rows; row++)
+        round_row(&between->attended, row, layer->attended + (first + row) * width);
+    const float *before = layer->before + first * hidden;
+    multiply(&(Product){&layer->out, &between->attended, finish_plain, residual, hidden, NULL, before});
+    for (int64_t row = 0; row < rows; row++) {
+        normalise(residual + row * hidden, layer->gain, hidden, layer->epsilon, between->row);
+        round_row(&between->normed, row, between->row);
+    }
+    multiply(&(Product){&layer->wide, &between->normed, finish_gated, between->gated, wide, NULL, NULL});
+    for (int64_t row = 0; row < rows; row++)
+        round_row(&between->inner, row, between->gated + row * wide);
+    multiply(&(Product){&layer->down, &between->inner, finish_plain, residual, hidden, NULL, residual});
+    for (int64_t row = 0; row < rows; row++)
+        normalise(residual + row * hidden, layer->next_gain, hidden, layer->epsilon, normed + row * hidden);
+}
+
+const char *feed_forward(const FeedForward *layer) {
+    Between between;
+    char *room = make_room(lay_between(&between, layer, NULL));
+    if (!room)
+        return "out of memory";
+    lay_between(&between, layer, room);
+    begin_tiles();
+    for (int64_t first = 0; first < layer->rows; first += MOST_ROWS)
+        feed_rows(layer, &between, first, least(layer->rows - first, MOST_ROWS));
+    end_tiles();
+    return NULL;
+}
