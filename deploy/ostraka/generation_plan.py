@@ -25,8 +25,9 @@ from ostraka_worker.config import WorkerConfig, ZygoteConfig
 
 GATEWAY_GRACE_SHARE = 0.8
 """Of the grace period: the workers leave after the gateway has, and need a moment too."""
-WORKERS_LEAVE_S = 1.5
-"""That moment: a heartbeat until they see that they are to leave, and as much for words that nobody takes any more."""
+WORKERS_LEAVE_S = 2.5
+"""That moment, measured as 1.6 s: the gateway's process ends, a worker sees within a heartbeat that it is to leave, and
+waits as long again for somebody to take its last words."""
 
 
 @dataclass(frozen=True)

@@ -299,7 +299,7 @@ def test_a_client_that_leaves_takes_its_queued_request_along(fake_model, release
 
 def test_sigterm_is_told_to_load_balancers_first_and_then_nobody_is_let_in(fake_model, release: Path) -> None:
     """A request that has not arrived in the end was promised nothing: that is an orderly end too."""
-    flags = ("--workers=1", "--not-ready-s=1.5", "--grace-s=4")
+    flags = ("--workers=1", "--not-ready-s=1.5", "--grace-s=5")
     with running(fake_model.path, *flags) as cluster, httpx.Client() as resting, socket.socket() as half_sent:
         asked, _ = stall_one(cluster)
         assert "connection" not in resting.get(f"{cluster.url}/livez").headers
