@@ -16,7 +16,7 @@ from ostraka.generation import Generation
 from ostraka.restarts import RestartPolicy
 from ostraka.serve_config import ServeConfig
 from ostraka_gateway import auth
-from ostraka_gateway.config import GatewayConfig, RolloutConfig
+from ostraka_gateway.config import ClusterConfig, GatewayConfig, RolloutConfig
 from ostraka_gateway.handover import SUFFIX
 from ostraka_shared.addresses import METRICS_FOLDER, check_endpoint, figures_path, gateway_name, ipc_endpoint
 from ostraka_shared.model_folder import ModelFolder
@@ -109,7 +109,7 @@ def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, li
         listen_fd=listener.fileno(),
         figures_at=cluster.figures_at,
         number=number,
-        cluster_id=cluster.cluster_id,
+        cluster=ClusterConfig(cluster.cluster_id, len(cluster.layout.workers)),
         deadline_ms=config.deadline_ms,
         queue_tokens=config.queue_tokens,
         answer_cache_bytes=config.answer_cache_bytes,

@@ -264,6 +264,19 @@ def test_a_long_answer_is_no_slow_request(model, tmp_path: Path) -> None:
         assert asked.response().status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/health", "/livez", "/readyz", "/v1/models", "/metrics", "/openapi.json"])
+def test_a_monitor_may_ask_for_the_head_alone(edge: Cluster, path: str) -> None:
+    head = edge.client.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert int(head.headers["content-length"]) > 0
+    assert edge.client.head("/v1/systemone").status_code == 405
+
+
+def test_health_says_how_many_workers_there_should_be(edge: Cluster) -> None:
+    health = edge.health()
+    assert (health["wanted_workers"], len(health["workers"])) == (1, 1)
+
+
 def test_who_closes_his_sending_side_with_his_request_is_answered(edge: Cluster) -> None:
     body = json.dumps(REQUEST).encode()
     with connected(edge, HEAD % len(body) + b"\r\n" + body) as client:

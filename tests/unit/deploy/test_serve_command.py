@@ -65,8 +65,9 @@ def test_children_get_what_the_supervisor_was_told(fake_model, tmp_path):
     assert gateway.http == config.http
     for each in (gateway, *workers):
         assert (each.log_format, each.log_level, each.model) == ("json", "debug", str(fake_model.path))
-        assert each.cluster_id == gateway.cluster_id
+    assert gateway.cluster.wanted_workers == len(workers)
     for number, worker in enumerate(workers):
+        assert worker.cluster_id == gateway.cluster.cluster_id
         assert worker.worker_id == f"w{number}"
         assert worker.gateway == (gateway.workers_at,)
         assert worker.batch_tokens == 128
@@ -76,7 +77,7 @@ def test_children_get_what_the_supervisor_was_told(fake_model, tmp_path):
 
 
 def test_clusters_of_one_machine_do_not_mix(fake_model, tmp_path):
-    ids = {children(ServeConfig(port=0), fake_model, tmp_path)[1].cluster_id for _ in range(3)}
+    ids = {children(ServeConfig(port=0), fake_model, tmp_path)[1].cluster.cluster_id for _ in range(3)}
     assert len(ids) == 3
 
 
