@@ -15,7 +15,7 @@ import psutil
 import pytest
 from typesafe_sdk import Noul, TypeSafeAuthenticationError, TypeSafeClient
 
-from ostraka_gateway.http_server import HEAD_BYTES_MAX
+from ostraka_gateway.arrival import HEAD_BYTES_MAX
 from tests.cluster import Asked, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
 
