@@ -75,8 +75,8 @@ class Reports:
         for gateway, registration in enumerate(self._registrations):
             registration.say(
                 Beat(
-                    queued_requests=self._schedule.queued_requests,
-                    queued_tokens=self._schedule.queued_tokens,
+                    queued_requests=len(self._schedule.waiting),
+                    queued_tokens=self._schedule.waiting.queued_tokens,
                     batches_done=self._batches_done,
                     batched_requests=self._batched_requests,
                     dropped_frames=dropped_frames,

@@ -179,8 +179,8 @@ class ScheduleMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_count_of_what_waits_is_exact(self):
-        assert self.schedule.queued_requests <= len(self.open)
-        assert 0 <= self.schedule.queued_tokens <= sum(waiting.tokens for waiting in self.open.values())
+        assert len(self.schedule.waiting) <= len(self.open)
+        assert 0 <= self.schedule.waiting.queued_tokens <= sum(waiting.tokens for waiting in self.open.values())
 
 
 TestScheduleMachine = ScheduleMachine.TestCase
