@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+import psutil
+
 Found = TypeVar("Found")
 
 POLL_S = 0.005
@@ -24,3 +26,11 @@ async def until(predicate: Callable[[], object], deadline_s: float = 10.0) -> No
     async with asyncio.timeout(deadline_s):
         while not predicate():  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(POLL_S)
+
+
+def is_dead(process: psutil.Process) -> bool:
+    """Also one that nobody has waited for yet."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True

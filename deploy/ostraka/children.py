@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -125,6 +126,34 @@ class Child:
     def send(self, number: signal.Signals) -> None:
         if self.process:
             self.process.send_signal(number)
+
+
+@dataclass(slots=True, eq=False)
+class ControlledChild(Child):
+    """One with a channel to this process, `control`, anew at each start and hung up with its end: `command` gets the
+    channel's descriptor from `pass_fds`, where it is the last, after `inherited_fds`."""
+
+    inherited_fds: tuple[int, ...] = ()
+    control: socket.socket | None = None
+
+    def start(self) -> None:
+        self.hang_up()
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control.settimeout(0.0)
+        with theirs:
+            self.pass_fds = (*self.inherited_fds, theirs.fileno())
+            Child.start(self)  # `super()` knows nothing of a dataclass made anew for its slots
+
+    def reap(self) -> int | None:
+        code = Child.reap(self)
+        if code is not None:
+            self.hang_up()
+        return code
+
+    def hang_up(self) -> None:
+        if self.control:
+            self.control.close()
+        self.control = None
 
 
 def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""How a set of processes leaves, so that what it has taken is answered, and several at once."""
+"""How a set of processes leaves, so that what it has taken is answered."""
 
 import signal
 
@@ -27,13 +27,9 @@ class Departure:
             if not is_told:
                 gateway.send(signal.SIGTERM)
 
-    @property
-    def _has_gateway(self) -> bool:
-        return any(gateway.is_running for gateway in self.generation.gateways)
-
     def exited(self, child: Child, code: str) -> None:
         """A worker that dies while a gateway drains is replaced: it may hold the requests that are waited for."""
-        if child in self.generation.workers and self._has_gateway:
+        if child in self.generation.workers and self.generation.has_gateway:
             child.schedule_restart(has_been_ready=True)
         is_loss = child in self.generation.gateways and code not in ("0", signal.SIGTERM.name)
         say = log.warning if is_loss else log.debug
@@ -41,14 +37,14 @@ class Departure:
 
     def turn(self, now: float) -> bool:
         """Whether nothing of it is left."""
-        if not self._has_gateway and not self._are_workers_told:
+        if not self.generation.has_gateway and not self._are_workers_told:
             self._are_workers_told = True
-            self._tell_workers(signal.SIGTERM)
+            end_workers(self.generation, signal.SIGTERM)
         if now >= self.ends and not self.generation.is_gone:
             left = [child.name for child in self.generation.children if child.is_running]
             log.warning("generation_killed", generation=self.generation.number, still_running=left)
             self.ends = float("inf")
-            self._tell_workers(signal.SIGKILL)
+            end_workers(self.generation, signal.SIGKILL)
             for gateway in self.generation.gateways:
                 gateway.send(signal.SIGKILL)
         if not self.generation.is_gone:
@@ -56,36 +52,9 @@ class Departure:
         self.generation.remove_run_dir()
         return True
 
-    def _tell_workers(self, number: signal.Signals) -> None:
-        generation = self.generation
-        for child in (*generation.zygotes, *generation.workers, *generation.relieved):
-            child.restart_at = None
-            child.send(number)
 
-
-class Departures:
-    """Those that are under way."""
-
-    def __init__(self) -> None:
-        self._all: list[Departure] = []
-
-    @property
-    def generations(self) -> list[Generation]:
-        return [each.generation for each in self._all]
-
-    def begin(self, generation: Generation, ends: float) -> None:
-        self._all.append(Departure(generation, ends))
-
-    def exited(self, child: Child, code: str) -> bool:
-        """Whether it belonged to one of them."""
-        for each in self._all:
-            if child in each.generation.children:
-                each.exited(child, code)
-                return True
-        return False
-
-    def turn(self, now: float) -> list[Generation]:
-        """Those of which nothing is left, once."""
-        gone = [each for each in self._all if each.turn(now)]
-        self._all = [each for each in self._all if each not in gone]
-        return [each.generation for each in gone]
+def end_workers(generation: Generation, number: signal.Signals) -> None:
+    """And what forks them; none is started again."""
+    for child in (*generation.zygotes, *generation.workers, *generation.relieved):
+        child.restart_at = None
+        child.send(number)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ostraka.children import Child, ForkFailed
+from ostraka.children import Child, ControlledChild, ForkFailed
 from ostraka_shared.process_control import adopt_orphans
 
 SILENT_S = 3.0
@@ -27,33 +27,20 @@ EXIT_UNKNOWN = 255
 
 
 @dataclass(slots=True, eq=False)
-class Zygote(Child):
-    """A child like the others: started, replaced, ended. `command` gets the descriptor that is first in `pass_fds`."""
+class Zygote(ControlledChild):
+    """A child like the others: started, replaced, ended."""
 
-    control: socket.socket | None = None
     heard_at: float | None = None
 
     def start(self) -> None:
         """Raises OSError where it cannot be started, or its forks could not become this process's children."""
-        self.hang_up()
         if not adopt_orphans():
             raise OSError("prctl(PR_SET_CHILD_SUBREAPER) fails here")
-        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.control.settimeout(0.0)
-        with theirs:
-            self.pass_fds = (theirs.fileno(),)
-            Child.start(self)  # `super()` knows nothing of a dataclass made anew for its slots
-
-    def reap(self) -> int | None:
-        code = Child.reap(self)
-        if code is not None:
-            self.hang_up()
-        return code
+        ControlledChild.start(self)
 
     def hang_up(self) -> None:
-        if self.control:
-            self.control.close()
-        self.control, self.heard_at = None, None
+        ControlledChild.hang_up(self)
+        self.heard_at = None
 
     def fork(self, arguments: Sequence[str]) -> "ForkedProcess | None":
         """A worker to be, asked for with `arguments`; None where there is nobody to ask."""

@@ -1,48 +1,32 @@
 """The supervisor's side of a gateway: a child like the others, that takes orders and reports."""
 
 import contextlib
-import socket
 from dataclasses import dataclass, field
 
 import structlog
 
-from ostraka.children import Child
+from ostraka.children import ControlledChild
 from ostraka_gateway.orders import MESSAGE_BYTES, Order, Report, decode_report, encode_order
 
 log = structlog.get_logger()
 
 
 @dataclass(slots=True, eq=False)
-class GatewayChild(Child):
-    """`command` gets the channel's descriptor, which is the last of `pass_fds`, from here. `heard`: when it last said
-    something, whatever it was, or was started."""
+class GatewayChild(ControlledChild):
+    """`heard`: when it last said something, whatever it was, or was started."""
 
-    listen_fd: int = -1
-    control: socket.socket | None = None
     report: Report = field(default_factory=Report)
     is_understood: bool = True
     heard: float = 0.0
     has_reported: bool = False
 
     def start(self) -> None:
-        self.hang_up()
-        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.control.settimeout(0.0)
-        with theirs:
-            self.pass_fds = (self.listen_fd, theirs.fileno())
-            Child.start(self)  # `super()` knows nothing of a dataclass made anew for its slots
+        ControlledChild.start(self)
         self.heard, self.has_reported = self.started, False
 
-    def reap(self) -> int | None:
-        code = Child.reap(self)
-        if code is not None:
-            self.hang_up()
-        return code
-
     def hang_up(self) -> None:
-        if self.control:
-            self.control.close()
-        self.control, self.report, self.is_understood = None, Report(), True
+        ControlledChild.hang_up(self)
+        self.report, self.is_understood = Report(), True
 
     def order(self, order: Order) -> bool:
         """False where it cannot be told: it has ended, or takes nothing."""

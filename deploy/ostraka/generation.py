@@ -58,6 +58,10 @@ class Generation:
         return all(door.report.is_accepting for door in self.doors)
 
     @property
+    def has_gateway(self) -> bool:
+        return any(gateway.is_running for gateway in self.gateways)
+
+    @property
     def is_gone(self) -> bool:
         return not any(child.is_running or child.restart_at is not None for child in self.children)
 

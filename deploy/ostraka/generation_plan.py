@@ -123,7 +123,8 @@ def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, li
         now = replace(settings, rollout=rollout)
         return ["-m", "ostraka_gateway", *to_flags(now)]
 
-    child = GatewayChild(gateway_name(number), command, RestartPolicy(random.random), listen_fd=listener.fileno())
+    passed = (listener.fileno(),)
+    child = GatewayChild(gateway_name(number), command, RestartPolicy(random.random), inherited_fds=passed)
     return child
 
 
@@ -143,7 +144,7 @@ def _make_zygote(node: int, config: ServeConfig, folder: ModelFolder, layout: Co
     def command(_: int) -> list[str]:
         settings = ZygoteConfig(
             model=str(folder.path),
-            control_fd=zygote.pass_fds[0],
+            control_fd=zygote.pass_fds[-1],
             cores=tuple(cores) if layout.is_pinned else (),
             log_format=config.log_format,
             log_level=config.log_level,

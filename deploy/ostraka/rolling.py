@@ -1,5 +1,6 @@
 """Carries a rollout out, in the supervisor: what `rollout` decides becomes processes, orders and words to who asked."""
 
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,10 @@ import structlog
 
 from ostraka import rollout
 from ostraka.children import Child
-from ostraka.departure import Departures
 from ostraka.front_desk import BUSY, FrontDesk
 from ostraka.generation import Generation
 from ostraka.rollout import OVER, Instruction, Phase, Rollout, RolloutPlan
+from ostraka.succession import Succession
 from ostraka_gateway.shadow import Figures
 from ostraka_shared.errors import OstrakaError
 from ostraka_shared.model_folder import ModelFolder, open_folder
@@ -29,17 +30,15 @@ Prepare = Callable[[ModelFolder, int], Generation]
 
 
 class Rolling:
-    """`serving` is the generation that serves: the supervisor's, which looks after it."""
+    """Whoever comes to the desk may have another generation take over."""
 
-    def __init__(self, desk: FrontDesk, serving: Generation, prepare: Prepare, grace_s: float) -> None:
-        self.serving = serving
+    def __init__(self, desk: FrontDesk, succession: Succession, prepare: Prepare, grace_s: float) -> None:
+        self._succession = succession
         self._desk = desk
         self._prepare = prepare
         self._grace_s = grace_s
         self._rollout: Rollout | None = None
-        self._new: Generation | None = None
-        self._departures = Departures()
-        self._last_number = serving.number
+        self._last_number = succession.serving.number
         self._said = 0.0
         self._measured = Figures()
 
@@ -48,15 +47,9 @@ class Rolling:
         return self._rollout is not None
 
     @property
-    def others(self) -> list[Generation]:
-        """Beside the one that serves."""
-        leaving = self._departures.generations
-        return leaving if self._new is None or self._new in leaving else [self._new, *leaving]
-
-    @property
-    def sockets(self) -> list[Any]:
-        doors = [door for generation in (self.serving, *self.others) for door in generation.doors]
-        return [*self._desk.sockets, *(door.control for door in doors if door.control)]
+    def sockets(self) -> list[socket.socket]:
+        """On which somebody may come."""
+        return self._desk.sockets
 
     def turn(self, *, may_begin: bool) -> None:
         """To be called whenever something may have happened, and every TURN_S while a rollout is under way; after the
@@ -69,18 +62,19 @@ class Rolling:
         now = time.monotonic()
         if self._rollout:
             self._observe(self._rollout, now)
-        for generation in self._departures.turn(now):
+        for generation in self._succession.turn(now):
             self._on_gone(generation, now)
 
     def exited(self, child: Child, code: str) -> bool:
         """Whether the child is no matter of the supervisor's: it belongs to another generation than the serving one."""
-        if self._departures.exited(child, code):
+        running = self._succession
+        if running.exited(child, code):
             return True
-        if self._new and child in self._new.children:
-            log.warning("child_exited", child=child.name, code=code, generation=self._new.number)
+        if (new := running.successor) and child in new.children:
+            log.warning("child_exited", child=child.name, code=code, generation=new.number)
             self._tell(rollout.NewDied(child.name, code))
             return True
-        if child in self.serving.gateways:
+        if child in running.serving.gateways:
             self._tell(rollout.OldGatewayDied(code))
         return False
 
@@ -91,39 +85,37 @@ class Rolling:
         """Once no process is left."""
         if self._rollout:
             self._desk.say({"phase": Phase.ABORTED.value, "reason": self._rollout.reason or "the server has stopped"})
-        for generation in (self.serving, *self.others):
-            generation.remove_run_dir()
+        self._succession.remove_run_dirs()
 
     def _begin(self, wish: dict[str, Any], *, may_begin: bool) -> None:
         try:
             plan, model = _read_wish(wish, may_begin=may_begin)
-            self._new = self._prepare(open_folder(model or self._served()), self._last_number + 1)
+            model = model or _model_of(self._succession.serving)
+            new = self._prepare(open_folder(model), self._last_number + 1)
         except (OstrakaError, OSError, ValueError, TypeError) as bad:
             self._desk.refuse(str(bad))
             return
-        self._last_number, now = self._new.number, time.monotonic()
-        log.info("rollout", generation=self._new.number, model=str(model or self._served()))
+        self._succession.successor = new
+        self._last_number, now = new.number, time.monotonic()
+        log.info("rollout", generation=new.number, model=str(model))
         self._rollout, self._measured, self._said = Rollout(plan, now), Figures(), now
         self._act(self._rollout.begin())
-        for child in self._new.children:
+        for child in new.children:
             try:
                 child.start()
             except OSError as bad:
                 self._tell(rollout.NewDied(child.name, str(bad)))
                 return
 
-    def _served(self) -> Path:
-        return self.serving.model.path if self.serving.model else Path()
-
     def _observe(self, running: Rollout, now: float) -> None:
-        new = self._new
+        new = self._succession.successor
         if not self._desk.has_visitor and running.is_revocable:
             self.cancel("whoever asked for the rollout has gone")
         if new and running.phase is Phase.STARTING and new.is_ready:
             self._tell(rollout.NewReady())
         if new and running.phase is Phase.SWITCHING and new.is_accepting:
             self._tell(rollout.Accepting())
-        if running.is_revocable and (figures := self.serving.figures()) != self._measured:
+        if running.is_revocable and (figures := self._succession.serving.figures()) != self._measured:
             self._measured = figures
             self._tell(rollout.Measured(figures))
         self._tell(rollout.Tick())
@@ -136,45 +128,35 @@ class Rolling:
             self._act(self._rollout.handle(event, time.monotonic()))
 
     def _act(self, instructions: list[Instruction]) -> None:
-        successors = self._new.private_sockets if self._new else ()
+        running = self._succession
+        new, serving = running.successor, running.serving
+        successors = new.private_sockets if new else ()
         for each in instructions:
             match each:
                 case rollout.Say():
-                    self._say(each)
+                    _log(each)
+                    self._desk.say({"phase": each.phase.value, **each.fields})
                 case rollout.Mirror():
-                    self.serving.assist(successors, mirrored=each.share)
+                    serving.assist(successors, mirrored=each.share)
                 case rollout.PassOn():
-                    self.serving.assist(successors, passed_on=each.share)
+                    serving.assist(successors, passed_on=each.share)
                 case rollout.Alone():
-                    self.serving.assist(())
+                    serving.assist(())
                 case rollout.Accept():
-                    if self._new and (deaf := self._new.accept()):
+                    if new and (deaf := new.accept()):
                         self._tell(rollout.Cancelled(f"{deaf} of the new generation takes no orders"))
                 case rollout.DrainOld():
-                    self._switch()
-                case rollout.EndNew() if self._new:
-                    grace_s = self._grace_s if each.has_clients else ABORT_GRACE_S
-                    self._departures.begin(self._new, time.monotonic() + grace_s)
-
-    def _say(self, said: rollout.Say) -> None:
-        say = log.warning if said.phase in (Phase.ABORTING, Phase.ABORTED) else log.info
-        say("rollout_phase", phase=said.phase.value, **said.fields)
-        self._desk.say({"phase": said.phase.value, **said.fields})
-
-    def _switch(self) -> None:
-        """From here on the new generation is the supervisor's to keep up."""
-        if self._new:
-            old, self.serving, self._new = self.serving, self._new, None
-            self.serving.is_serving = True
-            self._departures.begin(old, time.monotonic() + self._grace_s)
+                    running.switch(time.monotonic() + self._grace_s)
+                case rollout.EndNew():
+                    running.give_up(time.monotonic() + (self._grace_s if each.has_clients else ABORT_GRACE_S))
 
     def _on_gone(self, generation: Generation, now: float) -> None:
         if self._rollout is None:
             return
-        event = rollout.NewGone() if generation is self._new else rollout.OldGone()
+        event = rollout.NewGone() if generation is self._succession.successor else rollout.OldGone()
         self._act(self._rollout.handle(event, now))
         if self._rollout.phase in OVER:
-            self._new = self._rollout = None
+            self._succession.successor = self._rollout = None
             self._desk.close_visit()
 
 
@@ -185,3 +167,12 @@ def _read_wish(wish: dict[str, Any], *, may_begin: bool) -> tuple[RolloutPlan, P
     if wish.keys() != {"model", "plan"}:
         raise ValueError("this wish is not understood: is the command of another version than the server?")
     return RolloutPlan(**wish["plan"]), Path(wish["model"]) if wish["model"] else None
+
+
+def _model_of(generation: Generation) -> Path:
+    return generation.model.path if generation.model else Path()
+
+
+def _log(said: rollout.Say) -> None:
+    say = log.warning if said.phase in (Phase.ABORTING, Phase.ABORTED) else log.info
+    say("rollout_phase", phase=said.phase.value, **said.fields)

@@ -188,8 +188,10 @@ class Rollout:
 
     def _advance(self, event: Event, now: float) -> list[Instruction]:
         match event, self.phase:
+            case NewReady(), Phase.STARTING if self._plan.requests:
+                return [*self._enter(Phase.SHADOWING, now), Mirror(self._plan.share)]
             case NewReady(), Phase.STARTING:
-                return self._shadow(now)
+                return self._shift(0, now)
             case Accepting(), Phase.SWITCHING:
                 return [*self._enter(Phase.DRAINING, now), DrainOld()]
             case OldGone(), Phase.DRAINING:
@@ -198,36 +200,26 @@ class Rollout:
                 return self._enter(Phase.ABORTED, now, reason=self.reason)
         return []
 
-    def _shadow(self, now: float) -> list[Instruction]:
-        if not self._plan.requests:
-            return self._shift(now)
-        return [*self._enter(Phase.SHADOWING, now), Mirror(self._plan.share)]
-
     def _measured(self, figures: Figures, now: float) -> list[Instruction]:
         self.figures = figures
         if not self.is_revocable:
             return []
-        if figures.errors:
-            return self._abort(f"the new model failed {figures.errors} requests that the old one answered")
-        if figures.taken_back:
-            return self._abort(f"the new model failed {figures.taken_back} requests, which the old one answered then")
+        if reason := _failure(figures):
+            return self._abort(reason)
         if self.phase is Phase.SHADOWING and figures.requests >= self._plan.requests:
             return self._judge(now)
         return []
 
     def _judge(self, now: float) -> list[Instruction]:
-        figures, plan = self.figures, self._plan
-        if figures.mean_difference > plan.max_difference:
-            mean = f"{figures.mean_difference:.4f}"
-            return self._abort(f"the probabilities differ by {mean} on average, more than {plan.max_difference:g}")
-        if figures.flip_share > plan.max_flips:
-            flips = f"{figures.flips} of {figures.answers} answers"
-            return self._abort(f"{flips} decide otherwise, more than a share of {plan.max_flips:g}")
-        return self._shift(now)
+        if reason := _objection(self.figures, self._plan):
+            return self._abort(reason)
+        return self._shift(0, now)
 
-    def _shift(self, now: float) -> list[Instruction]:
-        self._step = 0
-        return [*self._enter(Phase.SHIFTING, now, share=SHARES[0]), PassOn(SHARES[0])]
+    def _shift(self, step: int, now: float) -> list[Instruction]:
+        if step == len(SHARES):
+            return [*self._enter(Phase.SWITCHING, now), Accept()]
+        self._step = step
+        return [*self._enter(Phase.SHIFTING, now, share=SHARES[step]), PassOn(SHARES[step])]
 
     def _tick(self, now: float) -> list[Instruction]:
         spent_s = now - self._since
@@ -237,7 +229,7 @@ class Rollout:
             case Phase.SHADOWING if spent_s >= self._plan.shadow_s:
                 return self._quiet(now)
             case Phase.SHIFTING if spent_s >= self._plan.shift_s / len(SHARES):
-                return self._next_step(now)
+                return self._shift(self._step + 1, now)
             case Phase.SWITCHING if spent_s >= SWITCH_S:
                 return self._abort(f"the new gateway did not begin to accept within {SWITCH_S:g} s")
         return []
@@ -248,13 +240,6 @@ class Rollout:
             return self._abort(f"too little traffic: {said}")
         return [Say(self.phase, {"too_quiet": said}), *self._judge(now)]
 
-    def _next_step(self, now: float) -> list[Instruction]:
-        self._step += 1
-        if self._step < len(SHARES):
-            share = SHARES[self._step]
-            return [*self._enter(Phase.SHIFTING, now, share=share), PassOn(share)]
-        return [*self._enter(Phase.SWITCHING, now), Accept()]
-
     def _abort(self, reason: str) -> list[Instruction]:
         self.reason, begun = reason, self.phase
         was = [] if begun is Phase.STARTING else [Alone()]
@@ -264,6 +249,25 @@ class Rollout:
         self.phase, self._since = phase, now
         figures = {} if self.figures == Figures() else {"figures": self.figures.summary()}
         return [Say(phase, fields | figures)]
+
+
+def _failure(figures: Figures) -> str | None:
+    if figures.errors:
+        return f"the new model failed {figures.errors} requests that the old one answered"
+    if figures.taken_back:
+        return f"the new model failed {figures.taken_back} requests, which the old one answered then"
+    return None
+
+
+def _objection(figures: Figures, plan: RolloutPlan) -> str | None:
+    """What the comparison says against the new model."""
+    if figures.mean_difference > plan.max_difference:
+        mean = f"{figures.mean_difference:.4f}"
+        return f"the probabilities differ by {mean} on average, more than {plan.max_difference:g}"
+    if figures.flip_share > plan.max_flips:
+        flips = f"{figures.flips} of {figures.answers} answers"
+        return f"{flips} decide otherwise, more than a share of {plan.max_flips:g}"
+    return None
 
 
 def _why_not(event: Event) -> str | None:

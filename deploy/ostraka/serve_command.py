@@ -21,9 +21,10 @@ from ostraka.front_desk import FrontDesk
 from ostraka.generation import Generation
 from ostraka.generation_plan import first_generation, next_generation
 from ostraka.recycling import Recycling
-from ostraka.rolling import Prepare
+from ostraka.rolling import Prepare, Rolling
 from ostraka.serve_config import ServeConfig
 from ostraka.signals import taken_signals
+from ostraka.succession import Succession
 from ostraka.supervisor import Supervisor
 from ostraka_gateway import auth
 from ostraka_gateway.open_files import allow_open_files
@@ -65,10 +66,12 @@ def run(values: argparse.Namespace) -> int:
         private_run_dir(config.run_dir) as run_dir,
     ):
         os.sched_setaffinity(0, layout.gateway)
-        supervisor = build_supervisor(config, folder, layout, listener, run_dir)
+        succession = Succession(first_generation(config, folder, layout, listener, run_dir))
+        recycling = Recycling(config.processes.max_worker_rss_mb * MEGABYTE)
         with FrontDesk(run_dir) as desk:
-            supervisor.take_rollouts(desk, _prepare_next(config, machine, listener, run_dir))
-            return supervisor.run(signals)
+            prepare = _prepare_next(config, machine, listener, run_dir)
+            rolling = Rolling(desk, succession, prepare, config.stop.grace_s)
+            return Supervisor(succession, rolling, listener, config.stop, recycling).run(signals)
 
 
 def _plan_layout(machine: Machine, config: ServeConfig) -> CoreLayout:
@@ -139,14 +142,6 @@ def _make_run_dir() -> Path:
         return Path(tempfile.mkdtemp(prefix="ostraka-", dir=os.environ.get("XDG_RUNTIME_DIR") or None))
     except OSError:  # the variable survives its session, and sudo
         return Path(tempfile.mkdtemp(prefix="ostraka-"))
-
-
-def build_supervisor(
-    config: ServeConfig, folder: ModelFolder, layout: CoreLayout, listener: socket.socket, run_dir: Path
-) -> Supervisor:
-    """One that is told of no rollouts."""
-    first = first_generation(config, folder, layout, listener, run_dir)
-    return Supervisor(first, listener, config.stop, Recycling(config.processes.max_worker_rss_mb * MEGABYTE))
 
 
 def _prepare_next(config: ServeConfig, machine: Machine, listener: socket.socket, run_dir: Path) -> Prepare:

@@ -26,7 +26,8 @@ others used the machine, and refused work measures nothing."""
 class Load:
     """`queued_tokens` wait here; `held_tokens` are before it in the workers, 0 where one is idle. `tokens_per_s` of all
     that are ready, and of the fastest one: measured not long ago, or 0. `call_s`: of the call it will share, if others
-    wait."""
+    wait. `passed_tokens`: of the queued ones, those it does not wait for; with whom it shares the workers' time, each
+    with as many `turns` of it as there are sizes."""
 
     queued_tokens: int
     held_tokens: int
@@ -34,6 +35,14 @@ class Load:
     fastest_tokens_per_s: float
     expects_worker: bool
     call_s: float = 0.0
+    passed_tokens: int = 0
+    turns: int = 1
+
+    @property
+    def wait_s(self) -> float:
+        """Until a worker begins with it; 0 where nobody knows."""
+        before = self.queued_tokens - self.passed_tokens + self.held_tokens
+        return before * self.turns / self.tokens_per_s if self.tokens_per_s else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,7 @@ def admit(demand: Demand, load: Load, queue_limit_tokens: int) -> None:
             f"reading this takes {best_s:.1f} s at best and the deadline is {deadline_s:.1f} s: "
             "ask fewer questions at a time, or allow more time with x-deadline-ms"
         )
-    wait_s = (load.queued_tokens + load.held_tokens) / load.tokens_per_s if load.tokens_per_s else 0.0
+    wait_s = load.wait_s
     reading_s = min(max(best_s, load.call_s), deadline_s)
     if wait_s and (late_s := wait_s * CAUTION + reading_s - deadline_s) > 0:
         raise Overloaded(f"the queue is {wait_s:.1f} s long and the deadline {deadline_s:.1f} s", _retry_s(late_s))

@@ -23,7 +23,7 @@ def _end_call(worker: Worker, pace: Pace, now: float) -> None:
 
 
 def ready(worker: Worker, message: Ready) -> None:
-    worker.engine, worker.credit_tokens = message.engine, message.credit_tokens
+    worker.engine, worker.credit.tokens = message.engine, message.credit_tokens
     worker.batch_tokens = message.credit_tokens // 2
     worker.warm_tokens_per_s = message.tokens_per_s
     worker.cost.start(message.tokens_per_s)
@@ -38,7 +38,7 @@ def started(worker: Worker, message: Started) -> None:
 
 def beat(worker: Worker, message: Beat) -> None:
     worker.beat = message
-    worker.credit_tokens = message.credit_tokens or worker.credit_tokens
+    worker.credit.tokens = message.credit_tokens or worker.credit.tokens
 
 
 def draining(worker: Worker) -> None:

@@ -1,5 +1,7 @@
 """How loaded the cluster is, as admission asks, and when its queue will have been worked off. Pure."""
 
+from collections.abc import Mapping
+
 from ostraka_gateway.admission import Load
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.speeds import full_call_s, measured_speeds, tokens_per_s
@@ -10,14 +12,20 @@ RETRY_UNMEASURED_S = 1.0
 LEAST_RETRY_S = 0.5
 
 
-def measure_load(roster: Roster, queued_tokens: int, now: float) -> Load:
+def measure_load(roster: Roster, lane_tokens: Mapping[int, int], tokens: int, now: float) -> Load:
+    """As it is for a request of so many tokens. `lane_tokens`: what waits, by its size. Shorter ones pass longer ones,
+    and share the workers' time with them."""
     ready = roster.ready_workers()
+    queued_tokens = sum(lane_tokens.values())
+    size = min((worker.credit.size_of(tokens) for worker in ready), default=0)
+    longer = {lane: waiting for lane, waiting in lane_tokens.items() if lane > size and waiting}
+    turns = 1 + len(longer.keys() | {held for worker in ready for held in worker.credit.long_sizes if held > size})
     has_idle = not queued_tokens and not all(worker.held for worker in ready)
-    held_tokens = 0 if has_idle else sum(worker.claimed_tokens for worker in ready)
+    held_tokens = 0 if has_idle else sum(worker.credit.claimed_up_to(size) for worker in ready)
     expects_worker = roster.expects_worker(now, REPLACEMENT_S)
     total, fastest = measured_speeds(ready, roster.pace.share, now)
     call_s = full_call_s(ready) if queued_tokens else 0.0
-    return Load(queued_tokens, held_tokens, total, fastest, expects_worker, call_s)
+    return Load(queued_tokens, held_tokens, total, fastest, expects_worker, call_s, sum(longer.values()), turns)
 
 
 def retry_s(roster: Roster, queued_tokens: int) -> float:

@@ -74,6 +74,7 @@ class Part:
     places: Sequence[int]
     tokens: int
     attempt: int = 0
+    lane: int = 0
     first_ticket: int = 0
     ticket: int = 0
     sent_deadline: float = 0.0

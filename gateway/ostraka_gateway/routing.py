@@ -20,23 +20,11 @@ def state_of(prefix: bytes, state_tokens: int, token_bytes: int) -> State | None
     return State(blake2b(prefix[: state_tokens * token_bytes], digest_size=KEY_BYTES).digest(), state_tokens)
 
 
-def is_long(worker: Worker, tokens: int) -> bool:
-    """More than the worker's whole credit. It reads such a request in turns with shorter ones, one at a time."""
-    return tokens > worker.credit_tokens
-
-
-def has_room(worker: Worker, tokens: int) -> bool:
-    """A worker that holds nothing takes a request of any size; beside others a long one takes half the credit."""
-    if not worker.held:
-        return True
-    if is_long(worker, tokens):
-        return not worker.holds_long and worker.claimed_tokens + worker.credit_tokens // 2 <= worker.credit_tokens
-    return worker.claimed_tokens + tokens <= worker.credit_tokens
-
-
 def candidates(ready: Iterable[Worker], tokens: int, state: State | None = None) -> list[Worker]:
     """Those with room, the best first."""
-    able = sorted((worker for worker in ready if has_room(worker, worker.tokens_to_read(tokens, state))), key=rank)
+    able = sorted(
+        (worker for worker in ready if worker.credit.has_room(worker.tokens_to_read(tokens, state))), key=rank
+    )
     if state is None or len(able) < 2:
         return able
     first = _owner(able, state)

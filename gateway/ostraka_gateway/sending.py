@@ -2,10 +2,13 @@
 
 from ostraka_gateway.parts import Instruction, Part, Parts, Request, Send
 from ostraka_gateway.roster import Roster
-from ostraka_gateway.routing import candidates, is_long
+from ostraka_gateway.routing import candidates
 from ostraka_gateway.splitting import Reader, Reading, cut, plan_shares
 from ostraka_gateway.waiting_line import RETURNED_S, WaitingLine
 from ostraka_gateway.worker import Worker
+
+ALONE = -1
+"""The lane of those that a worker reads while it holds nothing else."""
 
 
 class Sending:
@@ -49,7 +52,7 @@ class Sending:
             able = candidates((worker for worker in ready if _may_take(worker, part)), part.tokens, part.request.state)
             if able:
                 return self._send(part, able, now)
-            if not (ready and all(worker.holds_long for worker in ready) and self._lane(part)):
+            if not (ready and all(_is_behind_a_long_one(worker, part) for worker in ready)):
                 return []
         return []
 
@@ -90,13 +93,18 @@ class Sending:
             by.append((f"{request.request_id}/{number}", places, tokens))
         return self._parts.replace(part, by)
 
-    def _lane(self, part: Part) -> str:
-        """Its own for those who need more than room in a worker's credit."""
+    def _lane(self, part: Part) -> int:
+        """One for each size of those that need more than room in a worker's credit."""
         if part.request.runs_alone:
-            return "alone"
-        ready = self._roster.ready_workers()
-        return "long" if ready and all(is_long(worker, part.tokens) for worker in ready) else ""
+            return ALONE
+        return min((worker.credit.size_of(part.tokens) for worker in self._roster.ready_workers()), default=0)
 
 
 def _may_take(worker: Worker, part: Part) -> bool:
     return worker not in part.holders and not (part.request.runs_alone and worker.held)
+
+
+def _is_behind_a_long_one(worker: Worker, part: Part) -> bool:
+    if part.request.runs_alone:
+        return bool(worker.credit.long_sizes)
+    return worker.credit.has_one_as_long(worker.tokens_to_read(part.tokens, part.request.state))

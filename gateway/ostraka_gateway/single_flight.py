@@ -107,7 +107,8 @@ class SingleFlight:
         request.state = state_of(prefix, state_tokens, TOKEN_BYTES)
         tokens = request.tokens
         demand = Demand(tokens, max(1, tokens - state_tokens), deadline - now, can_split=len(suffixes) > 1)
-        admit(demand, measure_load(self._roster, self._dispatcher.line.tokens, now), self._queue_limit_tokens)
+        load = measure_load(self._roster, self._dispatcher.line.lane_tokens, tokens, now)
+        admit(demand, load, self._queue_limit_tokens)
         self._asked[question] = request
         self._dispatcher.add(request)
         return request

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import zmq
 
-from ostraka_shared.codec import MAX_FRAME_BYTES, decode, encode
+from ostraka_shared.codec import MAX_FRAME_BYTES, decode_single, encode
 from ostraka_shared.errors import WireError
 from ostraka_shared.messages import PROTOCOL_VERSION, Message
 
@@ -74,14 +74,8 @@ class WorkerSocket:
     def _take(self, frames: list[bytes]) -> None:
         identity, *payload = frames
         try:
-            message = decode(_single(payload))
+            message = decode_single(payload)
         except WireError as bad:
             self._on_garbage(identity, bad)
         else:
             self._on_message(identity, message)
-
-
-def _single(payload: list[bytes]) -> bytes:
-    if len(payload) != 1:
-        raise WireError("garbage", f"a message of {len(payload)} frames")
-    return payload[0]

@@ -7,6 +7,7 @@ served. There are lanes, so that one head that must wait for something of its ow
 
 import heapq
 import itertools
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -16,9 +17,11 @@ RETURNED_S = 1e9
 
 
 class Waits(Protocol):
-    """The tickets are the line's own: the first it ever gave, and the present one, 0 while it does not wait."""
+    """The lane and the tickets are the line's own: the first it ever gave, and the present one, 0 while it does not
+    wait."""
 
     tokens: int
+    lane: int
     first_ticket: int
     ticket: int
 
@@ -36,22 +39,25 @@ class WaitingLine(Generic[Waiter]):
 
     tokens: int = 0
     count: int = 0
-    _lanes: dict[str, list[tuple[float, int, int, Waiter]]] = field(default_factory=dict)
+    lane_tokens: Counter[int] = field(default_factory=Counter)
+    _lanes: dict[int, list[tuple[float, int, int, Waiter]]] = field(default_factory=dict)
     _tickets: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
-    def push(self, waiter: Waiter, due_at: float, lane: str) -> None:
+    def push(self, waiter: Waiter, due_at: float, lane: int) -> None:
         """Once more: to another place."""
         self.remove(waiter)
-        waiter.ticket = next(self._tickets)
+        waiter.lane, waiter.ticket = lane, next(self._tickets)
         waiter.first_ticket = waiter.first_ticket or waiter.ticket
         heapq.heappush(self._lanes.setdefault(lane, []), (due_at, waiter.first_ticket, waiter.ticket, waiter))
         self.tokens += waiter.tokens
+        self.lane_tokens[lane] += waiter.tokens
         self.count += 1
 
     def remove(self, waiter: Waiter) -> None:
         if waiter.ticket:
             waiter.ticket = 0
             self.tokens -= waiter.tokens
+            self.lane_tokens[waiter.lane] -= waiter.tokens
             self.count -= 1
 
     def heads(self) -> list[Waiter]:

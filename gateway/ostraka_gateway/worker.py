@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ostraka_gateway.cost import CostModel
+from ostraka_gateway.credit import Credit
 from ostraka_shared.messages import Beat, Hello
 
 PATIENCE = 2.0
@@ -40,20 +41,19 @@ class State:
 @dataclass(slots=True, eq=False)
 class Worker:
     """`held` maps each request sent to this worker and not yet answered by it to its tokens: what is outstanding is
-    counted when it is sent, never taken from reports. `claimed_tokens` is what that takes of its credit. `started` are
-    the requests of the running call. `others_tokens` are those it says it holds for other gateways. Its speed is what
-    it measured itself before it was ready, and what its calls take since, smoothed."""
+    counted when it is sent, never taken from reports. `started` are the requests of the running call. `others_tokens`
+    are those it says it holds for other gateways. Its speed is what it measured itself before it was ready, and what
+    its calls take since, smoothed."""
 
     identity: bytes
     hello: Hello
     last_heard: float
     state: WorkerState = WorkerState.STARTING
-    credit_tokens: int = 0
+    credit: Credit = field(default_factory=Credit)
     batch_tokens: int = 0
     engine: str = ""
     held: dict[str, int] = field(default_factory=dict)
     outstanding_tokens: int = 0
-    claimed_tokens: int = 0
     started: tuple[str, ...] = ()
     running_tokens: int = 0
     warm_tokens_per_s: float = 0.0
@@ -64,8 +64,6 @@ class Worker:
     others_tokens: int = 0
     _kept: dict[State, None] = field(default_factory=dict)
     _kept_tokens: int = 0
-    _claims: dict[str, int] = field(default_factory=dict)
-    _long: set[str] = field(default_factory=set)
 
     @property
     def patience_s(self) -> float:
@@ -94,10 +92,6 @@ class Worker:
         """Of its time, what other gateways leave to this one, as it said last."""
         return self.beat.free_share if self.beat else 1.0
 
-    @property
-    def holds_long(self) -> bool:
-        return bool(self._long)
-
     def keeps(self, state: State | None) -> bool:
         """As far as one knows from here: it was sent the state, and not too many others since."""
         return state in self._kept
@@ -119,23 +113,14 @@ class Worker:
             self._kept_tokens -= oldest.tokens
 
     def hold(self, request_id: str, tokens: int, turn: int, *, is_alone: bool = False) -> None:
-        """One that is to run alone takes all the credit; a long one half, so that shorter ones fit beside it."""
         self.held[request_id] = tokens
         self.outstanding_tokens += tokens
-        claim = self.credit_tokens if is_alone else self._claim(tokens)
-        self._claims[request_id] = claim = min(claim, self.credit_tokens - self.claimed_tokens)
-        self.claimed_tokens += claim
-        if tokens > self.credit_tokens:
-            self._long.add(request_id)
+        self.credit.claim(request_id, tokens, is_alone=is_alone)
         self.last_turn = turn
 
     def release(self, request_id: str) -> None:
         self.outstanding_tokens -= self.held.pop(request_id, 0)
-        self.claimed_tokens -= self._claims.pop(request_id, 0)
-        self._long.discard(request_id)
-
-    def _claim(self, tokens: int) -> int:
-        return tokens if tokens <= self.credit_tokens else self.credit_tokens // 2
+        self.credit.give_back(request_id)
 
 
 def patience_s(tokens: int, tokens_per_s: float) -> float:

@@ -5,7 +5,7 @@ unknown or wrongly typed field, an extension type, a size beyond its bound or a 
 nothing of the frame is used.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast, get_type_hints
 
 import msgpack
@@ -79,6 +79,13 @@ def decode(frame: bytes) -> Message:
     _check_fields(record, cast("str", kind), raw)
     build = cast("Callable[..., Message]", record)
     return build(**{name: tuple(value) if type(value) is list else value for name, value in raw.items()})
+
+
+def decode_single(frames: Sequence[bytes]) -> Message:
+    """Of a multipart message, which is one frame or none of ours. Raises WireError."""
+    if len(frames) != 1:
+        raise WireError("garbage", f"a message of {len(frames)} frames")
+    return decode(frames[0])
 
 
 def _unpack(frame: bytes) -> dict[str, Any]:

@@ -8,3 +8,15 @@ LEAST_SHARED_TOKENS = 8
 
 LONG_PAST_TOKENS = 1024
 """Behind more than these, attention, which grows with the past, is most of a call's time."""
+
+SIZE_FACTOR = 4
+LARGEST_SIZE = 3
+
+
+def size_of(tokens: int, batch_tokens: int) -> int:
+    """0 for what fits in one call, else 1 to LARGEST_SIZE: each up to four times as large as the one before, the last
+    without a bound. A worker reads requests of different sizes in turns, and those of one size beyond 0 one by one."""
+    size, most = 0, batch_tokens
+    while tokens > most and size < LARGEST_SIZE:
+        size, most = size + 1, most * SIZE_FACTOR
+    return size

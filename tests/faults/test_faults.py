@@ -198,10 +198,10 @@ def test_a_stopped_and_continued_supervisor_serves_on_and_stops_in_order(cluster
 
 def test_a_second_signal_stops_now(cluster: Cluster) -> None:
     stall_one(cluster)
-    later = time.monotonic() + SECOND_SIGNAL_S
     for _ in range(2):  # at once, they are one
         cluster.process.send_signal(signal.SIGTERM)
     cluster.wait_event("draining", process="gateway")
+    later = time.monotonic() + SECOND_SIGNAL_S
     wait_for(lambda: time.monotonic() > later, "a second")
     assert cluster.process.poll() is None
     cluster.process.send_signal(signal.SIGTERM)

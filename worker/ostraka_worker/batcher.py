@@ -1,27 +1,35 @@
 """Which waiting requests are read together: first come, first served, under a token budget. It never waits to fill.
 
-Where several gateways ask, they take turns. Those larger than the budget wait in a line of their own, since each is
-read alone, over several calls. Pure: the time comes in as `now`, in seconds of any monotonic clock.
+Where several gateways ask, they take turns. Those larger than the budget wait in lines of their own, one for each size,
+since each is read alone, over several calls. Pure: the time comes in as `now`, in seconds of any monotonic clock.
 """
 
 from collections.abc import Iterator
 
+from ostraka_shared.reading_rules import LARGEST_SIZE, size_of
 from ostraka_worker.fair_line import FairLine, Waiting
 
 
 class Batcher:
     def __init__(self, batch_tokens: int) -> None:
         self._batch_tokens = batch_tokens
-        self._short = FairLine()
-        self._long = FairLine()
+        self._lines = [FairLine() for _ in range(LARGEST_SIZE + 1)]
         self.queued_tokens = 0
 
     def __len__(self) -> int:
-        return len(self._short) + len(self._long)
+        return sum(map(len, self._lines))
 
     def __iter__(self) -> Iterator[Waiting]:
-        yield from self._short
-        yield from self._long
+        for line in self._lines:
+            yield from line
+
+    @property
+    def sizes(self) -> set[int]:
+        """Of which someone waits."""
+        return {size for size, line in enumerate(self._lines) if line}
+
+    def size_of(self, waiting: Waiting) -> int:
+        return size_of(waiting.tokens, self._batch_tokens)
 
     def add(self, waiting: Waiting) -> None:
         self._line_of(waiting).append(waiting)
@@ -41,27 +49,20 @@ class Batcher:
                 return waiting
         return None
 
-    def next_batch(self) -> list[Waiting]:
-        """The first of the short ones, then the next ones in order while they fit; no one is overtaken."""
+    def next_batch(self, size: int = 0) -> list[Waiting]:
+        """The first of that size, then the next ones in order while they fit; no one is overtaken. So one that is
+        larger than the budget is alone."""
+        line, tokens = self._lines[size], 0
         batch: list[Waiting] = []
-        tokens = 0
-        while (head := self._short.head) and tokens + head.tokens <= self._batch_tokens:
-            batch.append(self._short.popleft())
+        while (head := line.head) and (not batch or tokens + head.tokens <= self._batch_tokens):
+            batch.append(line.popleft())
             tokens += head.tokens
         self.queued_tokens -= tokens
         return batch
 
-    def next_long(self) -> list[Waiting]:
-        """The first of the long ones, alone."""
-        if not self._long:
-            return []
-        first = self._long.popleft()
-        self.queued_tokens -= first.tokens
-        return [first]
-
     def clear(self, gateway: int = 0) -> None:
         """Forgets what this gateway asked."""
-        for line in (self._short, self._long):
+        for line in self._lines:
             line.clear(gateway)
         self.queued_tokens = sum(waiting.tokens for waiting in self)
 
@@ -70,4 +71,4 @@ class Batcher:
         self.queued_tokens -= waiting.tokens
 
     def _line_of(self, waiting: Waiting) -> FairLine:
-        return self._long if waiting.tokens > self._batch_tokens else self._short
+        return self._lines[self.size_of(waiting)]

@@ -1,7 +1,6 @@
 """Requests that wait in one worker, each gateway's first come, first served, and the gateways by turns. Pure.
 
-Start-time fair queueing: whose taken tokens are fewest is next, so that each gets the same share of the tokens read,
-however many requests it sends and however large they are. What a gateway did not ask for in time is not owed to it.
+Each gateway gets the same share of the tokens read, however many requests it sends and however large they are.
 """
 
 from collections import deque
@@ -9,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ostraka_shared.messages import Work
+from ostraka_worker.turns import Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,7 @@ class Waiting:
 class FairLine:
     def __init__(self) -> None:
         self._lines: dict[int, deque[Waiting]] = {}
-        self._taken: dict[int, int] = {}
-        self._clock = 0
+        self._turns = Turns()
 
     def __len__(self) -> int:
         return sum(map(len, self._lines.values()))
@@ -46,21 +45,20 @@ class FairLine:
     def append(self, waiting: Waiting) -> None:
         line = self._lines.setdefault(waiting.gateway, deque())
         if not line:
-            self._taken[waiting.gateway] = max(self._clock, self._taken.get(waiting.gateway, 0))
+            self._turns.join(waiting.gateway)
         line.append(waiting)
 
     @property
     def head(self) -> Waiting | None:
         """Who is next."""
-        waiting = [gateway for gateway, line in self._lines.items() if line]
-        return self._lines[min(waiting, key=lambda gateway: (self._taken[gateway], gateway))][0] if waiting else None
+        gateway = self._turns.next(gateway for gateway, line in self._lines.items() if line)
+        return None if gateway is None else self._lines[gateway][0]
 
     def popleft(self) -> Waiting:
         """The head. Raises IndexError where nobody waits."""
         if (head := self.head) is None:
             raise IndexError("nobody waits")
-        self._clock = self._taken[head.gateway]
-        self._taken[head.gateway] += head.tokens
+        self._turns.use(head.gateway, head.tokens)
         return self._lines[head.gateway].popleft()
 
     def remove(self, waiting: Waiting) -> None:

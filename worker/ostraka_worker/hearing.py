@@ -78,5 +78,5 @@ class Hearing:
 
     def _register_again(self, gateway: int) -> None:
         if self._registrations[gateway].renew():
-            log.info("registering_again", gateway=gateway, abandoned_requests=self._schedule.queued_requests)
+            log.info("registering_again", gateway=gateway, abandoned_requests=len(self._schedule.waiting))
             self._schedule.clear(gateway)

@@ -10,7 +10,8 @@ from ostraka_shared.messages import Beat, Failed, Result, Started
 from ostraka_worker.fair_line import Waiting
 from ostraka_worker.inference import Call
 from ostraka_worker.registration import Registrations
-from ostraka_worker.schedule import Running, Schedule
+from ostraka_worker.running import Running
+from ostraka_worker.schedule import Schedule
 from ostraka_worker.sharing import Sharing
 from ostraka_worker.snapshots import Snapshots
 
@@ -74,8 +75,8 @@ class Reports:
         for gateway, registration in enumerate(self._registrations):
             registration.say(
                 Beat(
-                    queued_requests=self._schedule.queued_requests,
-                    queued_tokens=self._schedule.queued_tokens,
+                    queued_requests=len(self._schedule.waiting),
+                    queued_tokens=self._schedule.waiting.queued_tokens,
                     batches_done=self._batches_done,
                     batched_requests=self._batched_requests,
                     dropped_frames=dropped_frames,

@@ -95,7 +95,7 @@ class Service:
             if self._hearing.is_told_to_drain and not self._is_draining:
                 self._is_draining = True
                 self._registrations.drain()
-                log.info("draining", queued_requests=self._schedule.queued_requests)
+                log.info("draining", queued_requests=len(self._schedule.waiting))
             is_idle = self._schedule.is_idle
             self._hearing.take(self._reports.until_beat_s(time.monotonic()) if is_idle else 0.0)
             for waiting in self._schedule.expire(time.monotonic()):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import structlog
 import zmq
 
-from ostraka_shared.codec import MAX_FRAME_BYTES, decode, encode
+from ostraka_shared.codec import MAX_FRAME_BYTES, decode_single, encode
 from ostraka_shared.errors import WireError
 from ostraka_shared.messages import Message
 
@@ -86,7 +86,7 @@ class GatewayLinks:
             except zmq.Again:
                 return messages
             try:
-                messages.append(_decode_single(frames))
+                messages.append(decode_single(frames))
             except WireError as bad:
                 self._drop(bad)
 
@@ -103,9 +103,3 @@ class GatewayLinks:
         if bad.reason not in self._logged_reasons:
             self._logged_reasons.add(bad.reason)
             log.warning("frame_dropped", reason=bad.reason, detail=str(bad))
-
-
-def _decode_single(frames: list[bytes]) -> Message:
-    if len(frames) != 1:
-        raise WireError("garbage", f"a message of {len(frames)} frames")
-    return decode(frames[0])

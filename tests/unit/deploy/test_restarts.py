@@ -2,13 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostraka.restarts import (
-    CRASH_LIMIT_AT_START,
-    FIRST_DELAY_S,
-    MAX_DELAY_S,
-    STABLE_S,
-    RestartPolicy,
-)
+from ostraka.restarts import CRASH_LIMIT_AT_START, FIRST_DELAY_S, MAX_DELAY_S, STABLE_S, RestartPolicy
 
 
 def delays(policy, uptimes, *, has_been_ready=True):

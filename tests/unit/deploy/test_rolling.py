@@ -11,8 +11,10 @@ from ostraka.front_desk import BUSY
 from ostraka.generation import Generation
 from ostraka.restarts import RestartPolicy
 from ostraka.rolling import ABORT_GRACE_S, Rolling
+from ostraka.succession import Succession
 from ostraka_shared.model_folder import open_folder
 from tests.fake_model import make_fake_model
+from tests.unit.deploy.supervised import FakeDesk
 
 GRACE_S = 25.0
 BEFORE_S = 0.1
@@ -35,24 +37,6 @@ class FakeChild(Child):
             self.process = None
 
 
-class FakeDesk:
-    def __init__(self, wish):
-        self.wishes, self.said, self.has_visitor, self.sockets = [wish], [], True, []
-
-    def take(self):
-        return self.wishes.pop() if self.wishes else None
-
-    def say(self, message):
-        self.said.append(message)
-
-    def refuse(self, reason):
-        self.say({"refused": reason})
-        self.close_visit()
-
-    def close_visit(self):
-        self.has_visitor = False
-
-
 class World:
     def __init__(self, monkeypatch, model: Path):
         self.now = 0.0
@@ -64,7 +48,8 @@ class World:
             child.start()
         self.old.is_serving = True
         self.desk = FakeDesk({"model": None, "plan": {"requests": 0, "shift_s": 0.0}})
-        self.rolling = Rolling(self.desk, self.old, lambda *_: self.new, GRACE_S)
+        self.succession = Succession(self.old)
+        self.rolling = Rolling(self.desk, self.succession, lambda *_: self.new, GRACE_S)
 
     def until(self, phase: str) -> None:
         while not self.desk.said or self.desk.said[-1].get("phase") != phase:
@@ -93,7 +78,7 @@ def test_a_generation_that_may_have_clients_has_time_to_answer_them(world, phase
     assert world.told(world.new) == [[signal.SIGTERM, signal.SIGKILL], [signal.SIGKILL]]
     assert world.desk.said[-1]["phase"] == "aborted"
     assert world.told(world.old) == [[], []]
-    assert world.rolling.serving is world.old
+    assert world.succession.serving is world.old
 
 
 def test_who_comes_when_the_first_to_ask_has_left_is_refused_and_told_of_no_success(world):
@@ -110,7 +95,7 @@ def test_the_old_one_leaves_when_the_new_one_accepts_and_not_before(world):
     world.until("switching")
     assert world.told(world.old) == [[], []]
     world.until("draining")
-    assert world.rolling.serving is world.new
+    assert world.succession.serving is world.new
     assert world.told(world.old) == [[signal.SIGTERM], []]
     world.turn(GRACE_S)
     assert world.desk.said[-1]["phase"] == "done"

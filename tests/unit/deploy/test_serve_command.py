@@ -9,10 +9,11 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from ostraka import supervisor
+from ostraka import startup
 from ostraka.cores import CoreLayout, read_machine
 from ostraka.embedded_model import find_model
-from ostraka.serve_command import _prepare_next, build_supervisor, listen, private_run_dir
+from ostraka.generation_plan import first_generation
+from ostraka.serve_command import _prepare_next, listen, private_run_dir
 from ostraka.serve_config import ProcessesConfig, ServeConfig, StopConfig
 from ostraka_gateway import open_files
 from ostraka_gateway.config import GatewayConfig
@@ -32,14 +33,14 @@ def children(config, fake_model, tmp_path, *, is_pinned=True, workers=((2,), (3,
     """The settings each process is started with, read from its command line as it will."""
     layout = CoreLayout(workers, nodes or (0,) * len(workers), (0, 1), is_pinned, "")
     with listen(config.host, config.port) as listener:
-        supervisor = build_supervisor(config, fake_model, layout, listener, tmp_path)
-        (gateway,), found = supervisor._gateways, supervisor._workers
-        assert gateway.listen_fd == listener.fileno()
-        gateway.pass_fds = (gateway.listen_fd, 8)  # as its start would
+        generation = first_generation(config, fake_model, layout, listener, tmp_path)
+        (gateway,), found = generation.gateways, generation.workers
+        assert gateway.inherited_fds == (listener.fileno(),)
+        gateway.pass_fds = (*gateway.inherited_fds, 8)  # as its start would
         assert gateway.command(1)[:2] == ["-m", "ostraka_gateway"]
         assert {tuple(child.command(1)[:2]) for child in found} == {("-m", "ostraka_worker")}
         return (
-            supervisor,
+            generation,
             parse(GatewayConfig, gateway.command(1)[2:]),
             [parse(WorkerConfig, child.command(4)[2:]) for child in found],
         )
@@ -87,12 +88,12 @@ def test_a_worker_of_two_cores_has_two_threads_pinned_or_not(fake_model, tmp_pat
     assert [worker.cores for worker in workers] == ([(0, 1), (2, 3)] if is_pinned else [(), ()])
 
 
-def zygotes(supervisor):
+def zygotes(generation):
     """Of each: its settings, and the names of the workers that it forks."""
     found = []
-    for zygote in supervisor._first.zygotes:
+    for zygote in generation.zygotes:
         zygote.pass_fds = (7,)  # as its start would
-        workers = [worker.name for worker in supervisor._workers if worker.fork_from == zygote.fork]
+        workers = [worker.name for worker in generation.workers if worker.fork_from == zygote.fork]
         assert zygote.command(1)[:2] == ["-m", "ostraka_worker.zygote"]
         found.append((parse(ZygoteConfig, zygote.command(1)[2:]), workers))
     return found
@@ -101,8 +102,8 @@ def zygotes(supervisor):
 @pytest.mark.parametrize("is_pinned", [True, False])
 def test_each_node_has_a_zygote_on_the_cores_of_its_workers(fake_model, tmp_path, is_pinned):
     layout = {"workers": ((0,), (1,), (4,)), "nodes": (0, 0, 1), "is_pinned": is_pinned}
-    supervisor, _, _ = children(ServeConfig(port=0, log_format="json"), fake_model, tmp_path, **layout)
-    (near, near_workers), (far, far_workers) = zygotes(supervisor)
+    generation, _, _ = children(ServeConfig(port=0, log_format="json"), fake_model, tmp_path, **layout)
+    (near, near_workers), (far, far_workers) = zygotes(generation)
     assert (near_workers, far_workers) == (["w0", "w1"], ["w2"])
     assert (near.cores, far.cores) == (((0, 1), (4,)) if is_pinned else ((), ()))
     assert (near.model, near.control_fd, near.log_format) == (str(fake_model.path), 7, "json")
@@ -116,9 +117,9 @@ def test_each_node_has_a_zygote_on_the_cores_of_its_workers(fake_model, tmp_path
     ],
 )
 def test_workers_that_load_for_themselves_or_have_several_threads_have_no_zygote(fake_model, tmp_path, config, workers):
-    supervisor, _, _ = children(config, fake_model, tmp_path, workers=workers)
-    assert supervisor._first.zygotes == []
-    assert {worker.fork_from for worker in supervisor._workers} == {None}
+    generation, _, _ = children(config, fake_model, tmp_path, workers=workers)
+    assert generation.zygotes == []
+    assert {worker.fork_from for worker in generation.workers} == {None}
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,7 @@ def test_workers_that_load_for_themselves_or_have_several_threads_have_no_zygote
 )
 def test_where_it_listens(host, shown):
     with listen(host, 0) as listener:
-        assert supervisor.shown(listener) == f"http://{shown}:{listener.getsockname()[1]}"
+        assert startup.shown(listener) == f"http://{shown}:{listener.getsockname()[1]}"
 
 
 def test_counts_of_an_earlier_server_are_forgotten_and_nothing_else(fake_model, tmp_path):
@@ -147,17 +148,17 @@ def test_each_gateway_has_its_own_place_and_each_worker_dials_them_all(fake_mode
     config = ServeConfig(port=0, processes=ProcessesConfig(gateways=3))
     with listen(config.host, config.port) as listener:
         layout = CoreLayout(((2,), (3,)), (0, 0), (0, 1), True, "")
-        built = build_supervisor(config, fake_model, layout, listener, tmp_path)
-        assert {child.listen_fd for child in built._gateways} == {listener.fileno()}
-        for child in built._gateways:
-            child.pass_fds = (child.listen_fd, 8)
-        gateways = [parse(GatewayConfig, child.command(1)[2:]) for child in built._gateways]
-    workers = [parse(WorkerConfig, child.command(1)[2:]) for child in built._workers]
-    assert [child.name for child in built._gateways] == ["gateway", "gateway1", "gateway2"]
+        built = first_generation(config, fake_model, layout, listener, tmp_path)
+        assert {child.inherited_fds for child in built.gateways} == {(listener.fileno(),)}
+        for child in built.gateways:
+            child.pass_fds = (*child.inherited_fds, 8)
+        gateways = [parse(GatewayConfig, child.command(1)[2:]) for child in built.gateways]
+    workers = [parse(WorkerConfig, child.command(1)[2:]) for child in built.workers]
+    assert [child.name for child in built.gateways] == ["gateway", "gateway1", "gateway2"]
     assert [gateway.number for gateway in gateways] == [0, 1, 2]
     assert len({gateway.workers_at for gateway in gateways}) == 3
-    assert {gateway.figures_at for gateway in gateways} == {tuple(built._first.figures_at)}
-    assert len(set(built._first.figures_at)) == 3
+    assert {gateway.figures_at for gateway in gateways} == {tuple(built.figures_at)}
+    assert len(set(built.figures_at)) == 3
     assert {worker.gateway for worker in workers} == {tuple(gateway.workers_at for gateway in gateways)}
 
 
@@ -339,7 +340,7 @@ def next_one(monkeypatch, fake_model, tmp_path):
         with listen(before.host, before.port) as listener:
             generation = _prepare_next(before, read_machine(), listener, run_dir)(fake_model, 2)
         (gateway,) = generation.gateways
-        gateway.pass_fds = (gateway.listen_fd, 8)
+        gateway.pass_fds = (*gateway.inherited_fds, 8)
         return generation, parse(GatewayConfig, gateway.command(1)[2:])
 
     return prepared

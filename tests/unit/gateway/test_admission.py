@@ -57,6 +57,12 @@ def test_what_workers_hold_counts_though_nothing_waits():
     ask(1, 0.7, load(held=512))
 
 
+def test_who_passes_a_queue_of_longer_ones_waits_for_its_turns_alone():
+    passing = Load(8_500, 0, 1000.0, 1000.0, expects_worker=True, passed_tokens=8_000, turns=2)
+    ask(100, 1.4, passing)
+    assert refused(Overloaded, 100, 1.0, passing) == pytest.approx(1.2 * 1.0 + 0.1 - 1)
+
+
 def test_the_queue_may_be_filled_to_the_last_token():
     ask(400, 99.0, load(9_600))
     assert refused(Overloaded, 901, 99.0, load(9_600)) == pytest.approx(0.501)

@@ -187,7 +187,7 @@ class ClusterMachine(RuleBasedStateMachine):
     def what_is_outstanding_is_what_is_held(self):
         for worker in self.roster:
             assert worker.outstanding_tokens == sum(worker.held.values()) >= 0
-            assert worker.claimed_tokens == sum(worker._claims.values()) >= 0
+            assert worker.credit.claimed == sum(worker.credit._claims.values()) >= 0
         names = [worker.hello.worker_id for worker in self.roster]
         assert len(names) == len(set(names))
 

@@ -34,13 +34,13 @@ def test_queue_time_is_never_negative(world):
 
 def test_what_has_no_room_waits_in_order_and_is_sent_when_there_is(world):
     worker = world.join("w0")
-    for name, count in (("a", 60), ("b", 60), ("c", 40), ("d", 60)):
+    for name, count in (("a", 40), ("b", 40), ("c", 40), ("d", 20), ("e", 40)):
         world.ask(name, count)
-    assert world.sent_to(worker) == [("a", 1)]  # c would fit, but b is before it
-    assert (world.dispatcher.line.count, world.dispatcher.line.tokens) == (3, 160)
+    assert world.sent_to(worker) == [("a", 1), ("b", 1)]  # d would fit, but c is before it
+    assert (world.dispatcher.line.count, world.dispatcher.line.tokens) == (3, 100)
     world.answer(worker, "a")
     world.call(world.dispatcher.pump)
-    assert world.sent_to(worker) == [("a", 1), ("b", 1), ("c", 1)]
+    assert world.sent_to(worker)[2:] == [("c", 1), ("d", 1)]
     assert worker.outstanding_tokens == 100
 
 
@@ -73,13 +73,14 @@ def test_what_expires_in_the_very_turn_that_room_comes_is_not_sent(world):
 @pytest.mark.parametrize("by", ["deadline", "client"])
 def test_who_waited_behind_one_that_left_is_sent(world, by):
     worker = world.join("w0")
-    world.ask("a", 50)
-    world.ask("b", 60, deadline_s=1.0)
-    world.ask("c", 50)
+    for name, count in (("first", 50), ("a", 20)):
+        world.ask(name, count)
+    world.ask("b", 40, deadline_s=1.0)
+    world.ask("c", 30)
     if by == "client":
         world.tasks["b"].cancel()
     world.loop.advance(1.0 if by == "deadline" else 0.0)
-    assert world.sent_to(worker) == [("a", 1), ("c", 1)]
+    assert world.sent_to(worker) == [("first", 1), ("a", 1), ("c", 1)]
 
 
 @pytest.mark.parametrize(
@@ -134,10 +135,23 @@ def test_the_first_answer_wins(world):
     assert late(world) == 2
 
 
-def test_short_requests_fit_beside_a_long_one_and_a_second_long_one_waits(world):
+def test_a_long_request_waits_for_no_longer_one(world):
     worker = world.join("w0")
-    world.ask("long", 500)
-    world.ask("longer", 300)
+    for name, tokens in (("book", 850), ("second book", 820), ("page", 170), ("a", 30), ("second page", 160)):
+        world.ask(name, tokens)
+    assert world.sent_to(worker) == [("book", 1), ("page", 1), ("a", 1)]
+    world.answer(worker, "page")
+    world.call(world.dispatcher.pump)
+    assert world.sent_to(worker)[3:] == [("second page", 1)]
+    world.answer(worker, "book")
+    world.call(world.dispatcher.pump)
+    assert world.sent_to(worker)[4:] == [("second book", 1)]
+
+
+def test_short_requests_fit_beside_a_long_one_and_a_second_of_its_size_waits(world):
+    worker = world.join("w0")
+    world.ask("long", 300)
+    world.ask("longer", 500)
     world.ask("a", 30)
     world.ask("b", 20)
     world.ask("c", 20)

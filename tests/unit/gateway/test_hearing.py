@@ -17,7 +17,7 @@ def test_a_worker_is_ready_once_it_says_so(roster):
     assert roster.ready_workers() == []
     hearing.ready(worker, Ready("onnxruntime 1.31.1", 512, SPEED))
     assert roster.ready_workers() == [worker]
-    assert (worker.engine, worker.credit_tokens) == ("onnxruntime 1.31.1", 512)
+    assert (worker.engine, worker.credit.tokens) == ("onnxruntime 1.31.1", 512)
 
 
 def test_a_worker_of_several_gateways_gives_each_its_part(roster):
@@ -34,9 +34,9 @@ def test_a_worker_of_several_gateways_gives_each_its_part(roster):
     for each in (worker, other):
         hearing.beat(each, Beat(0, 0, 0, 0, 0, 0, credit_tokens=256, free_share=0.5))
     assert measured_speeds(roster.ready_workers(), 1.0, 1.0) == pytest.approx([speed / 2 for speed in speeds])
-    assert (worker.credit_tokens, worker.speed) == (256, batch_speed)
+    assert (worker.credit.tokens, worker.speed) == (256, batch_speed)
     hearing.beat(worker, Beat(0, 0, 0, 0, 0, 0))
-    assert worker.credit_tokens == 256, "a beat without one leaves it"
+    assert worker.credit.tokens == 256, "a beat without one leaves it"
 
 
 @pytest.mark.parametrize("ready", [False, True])

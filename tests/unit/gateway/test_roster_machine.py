@@ -95,10 +95,9 @@ class RosterMachine(RuleBasedStateMachine):
             model = self.model[worker.identity]
             assert model.is_ready
             assert not model.is_draining
-            assert (
-                not worker.held
-                or worker.claimed_tokens + min(tokens, worker.credit_tokens // 2) <= worker.credit_tokens
-            )
+            size = worker.credit.size_of(tokens)
+            claim = min(tokens, 0 if worker.credit.long_sizes and size else worker.credit.tokens // 2)
+            assert not worker.held or worker.credit.claimed + claim <= worker.credit.tokens
             self.requests += 1
             worker.hold(f"r{self.requests}", tokens, self.requests)
 

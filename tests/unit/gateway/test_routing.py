@@ -2,14 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostraka_gateway.routing import candidates, has_room, state_of
+from ostraka_gateway.routing import candidates, state_of
 from ostraka_gateway.worker import KEPT_STATES, State, Worker
 from ostraka_shared.messages import Beat, Hello
 from ostraka_shared.reading_rules import LEAST_PREFIX_TOKENS
 
 
 def worker(name, outstanding=0, credit=100, last_turn=0):
-    each = Worker(name.encode(), Hello("c", name, 1, "f", "h", 1, ()), 0.0, credit_tokens=credit)
+    each = Worker(name.encode(), Hello("c", name, 1, "f", "h", 1, ()), 0.0)
+    each.credit.tokens, each.batch_tokens = credit, credit // 2
     if outstanding:
         each.hold("held", outstanding, last_turn)
     each.last_turn = last_turn
@@ -29,14 +30,16 @@ def test_nobody_is_ready():
     assert choose([], 1) is None
 
 
-@pytest.mark.parametrize(("tokens", "name"), [(1, "b"), (40, "b"), (41, "b"), (91, None)])
+@pytest.mark.parametrize(("tokens", "name"), [(1, "b"), (40, "b"), (41, "b"), (81, "b"), (101, "b")])
 def test_the_least_loaded_with_room(tokens, name):
     assert chosen([worker("a", 50), worker("b", 10), worker("c", 20)], tokens) == name
 
 
-def test_credit_is_used_to_the_last_token():
-    assert chosen([worker("a", 60)], 40) == "a"
-    assert chosen([worker("a", 60)], 41) is None
+@pytest.mark.parametrize(("tokens", "name"), [(40, "a"), (41, None), (51, None), (100_000, None)])
+def test_credit_is_used_to_the_last_token(tokens, name):
+    each = worker("a", 50)
+    each.hold("more", 10, 1)
+    assert chosen([each], tokens) == name
 
 
 def test_the_least_loaded_may_lack_the_room_that_another_has():
@@ -58,7 +61,7 @@ WORKERS = st.lists(
 
 @given(WORKERS, st.integers(1, 300))
 def test_it_finds_one_exactly_if_there_is_one(workers, tokens):
-    able = [w for w in workers if has_room(w, tokens)]
+    able = [w for w in workers if w.credit.has_room(tokens)]
     found = choose(iter(workers), tokens)
     assert (found in able) if able else (found is None)
     assert all(found.outstanding_tokens <= w.outstanding_tokens for w in able)
@@ -67,13 +70,37 @@ def test_it_finds_one_exactly_if_there_is_one(workers, tokens):
 @given(st.integers(0, 400), st.integers(1, 200), st.integers(1, 800))
 def test_credit_is_kept_and_a_long_request_leaves_half_of_it(outstanding, credit, tokens):
     each = worker("w", outstanding, credit)
-    if not has_room(each, tokens):
+    if not each.credit.has_room(tokens):
         assert each.held
         return
     each.hold("new", tokens, 1)
-    assert each.claimed_tokens <= credit
-    assert sum(held > credit for held in each.held.values()) <= 1
-    assert has_room(each, 1) == (each.claimed_tokens < credit)
+    assert each.credit.claimed <= credit
+    assert (
+        len(each.credit.long_sizes)
+        == len(set(each.credit.long_sizes))
+        == sum(held > credit // 2 for held in each.held.values())
+    )
+    assert each.credit.has_room(1) == (each.credit.claimed < credit)
+    for name in list(each.held):
+        each.release(name)
+    assert (each.credit.claimed, each.outstanding_tokens, list(each.credit.long_sizes)) == (0, 0, [])
+
+
+def test_a_page_does_not_wait_for_a_book():
+    each = worker("w", 100_000, credit=512)
+    assert each.credit.has_room(1000)
+    each.hold("page", 1000, 1)
+    assert not each.credit.has_room(900), "a second one of that size waits"
+    assert each.credit.has_room(256), "all long ones together claim half of the credit"
+    assert not each.credit.has_room(257)
+
+
+def test_beside_one_that_runs_alone_there_is_no_room():
+    each = worker("w", credit=512)
+    each.hold("alone", 1000, 1, is_alone=True)
+    assert not any(each.credit.has_room(tokens) for tokens in (1, 600, 100_000))
+    each.release("alone")
+    assert each.credit.has_room(1)
 
 
 def test_the_faster_worker_is_done_first():

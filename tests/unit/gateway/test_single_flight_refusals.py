@@ -22,7 +22,7 @@ def test_a_deadline_in_the_past_is_not_sent(world):
 
 def test_a_full_queue_refuses(world):
     worker = world.join("w0")
-    world.ask("a", 100)
+    world.ask("a", LIMIT)
     world.ask("b", LIMIT)
     refused(world, "c", errors.Overloaded, count=1)
     assert world.dispatcher.line.tokens == LIMIT
@@ -57,6 +57,17 @@ def test_a_busy_worker_is_no_wait_where_another_is_idle(world):
     world.ask("a", 90)
     assert not world.ask("b", 50, deadline_s=0.7).done()
     refused(world, "c", errors.Overloaded, count=10, deadline_s=0.7)
+
+
+def test_a_line_does_not_wait_for_all_the_books_that_wait(world):
+    worker = world.join("w0")
+    busy_for(world, worker, 100, 1.0)
+    for name in ("book", "second book"):
+        assert not world.ask(name, 900, deadline_s=60.0).done()
+    assert world.dispatcher.line.tokens == 900
+    assert not world.ask("a", 40, deadline_s=2.0).done()
+    assert [name for name, _ in world.sent_to(worker)] == ["book", "a"]
+    refused(world, "third book", errors.Overloaded, count=90, deadline_s=2.0)
 
 
 def test_a_request_too_large_for_a_frame_is_the_clients_to_mend(world):

@@ -10,6 +10,7 @@ from ostraka_gateway.waiting_line import PATIENCE_S, WaitingLine, due
 class Waiter:
     name: str
     tokens: int
+    lane: int = 0
     first_ticket: int = 0
     ticket: int = 0
 
@@ -20,7 +21,7 @@ def names(line):
 
 def test_the_most_urgent_of_each_lane_the_most_urgent_first():
     line = WaitingLine()
-    for name, due_at, lane in (("a", 5.0, ""), ("b", 4.0, "long"), ("c", 3.0, ""), ("d", 9.0, "long")):
+    for name, due_at, lane in (("a", 5.0, 0), ("b", 4.0, 1), ("c", 3.0, 0), ("d", 9.0, 1)):
         line.push(Waiter(name, 1), due_at, lane)
     assert names(line) == ["c", "b"]
 
@@ -28,19 +29,20 @@ def test_the_most_urgent_of_each_lane_the_most_urgent_first():
 def test_who_is_put_to_another_place_is_there_once():
     line = WaitingLine()
     one, other = Waiter("one", 3), Waiter("other", 4)
-    line.push(one, 5.0, "")
-    line.push(other, 4.0, "")
-    line.push(one, 1.0, "long")
+    line.push(one, 5.0, 0)
+    line.push(other, 4.0, 0)
+    line.push(one, 1.0, 1)
     assert (names(line), line.count, line.tokens) == (["one", "other"], 2, 7)
+    assert +line.lane_tokens == {0: 4, 1: 3}
 
 
 def test_of_equals_the_one_that_came_first_though_it_was_away():
     line = WaitingLine()
     one, other = Waiter("one", 1), Waiter("other", 1)
-    line.push(one, 5.0, "")
-    line.push(other, 5.0, "")
+    line.push(one, 5.0, 0)
+    line.push(other, 5.0, 0)
     line.remove(one)
-    line.push(one, 5.0, "")
+    line.push(one, 5.0, 0)
     assert names(line) == ["one"]
 
 
@@ -51,7 +53,7 @@ def test_nobody_is_overtaken_by_those_who_come_more_than_its_patience_later(arri
     for number, (deadline_s, gap) in enumerate(arrivals):
         now += gap
         admitted[str(number)] = now
-        line.push(Waiter(str(number), 1), due(now, now + deadline_s), "")
+        line.push(Waiter(str(number), 1), due(now, now + deadline_s), 0)
     served = []
     while heads := line.heads():
         line.remove(heads[0])

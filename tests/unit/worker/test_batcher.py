@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostraka_shared.messages import Work
+from ostraka_shared.reading_rules import LARGEST_SIZE, size_of
 from ostraka_worker.batcher import Batcher
 from ostraka_worker.fair_line import Waiting
 
@@ -40,12 +41,14 @@ def test_a_full_budget_is_used_to_the_last_token():
     assert names(filled(10, 4, 6, 1).next_batch()) == ["0", "1"]
 
 
-def test_one_larger_than_the_budget_waits_apart_and_goes_alone():
-    batcher = filled(10, 50, 1, 60)
+def test_one_larger_than_the_budget_waits_among_its_size_and_goes_alone():
+    batcher = filled(10, 50, 1, 60, 11, 9999)
+    assert batcher.sizes == {0, 1, 2, 3}
     assert names(batcher.next_batch()) == ["1"]
-    assert names(batcher.next_long()) == ["0"]
-    assert names(batcher.next_long()) == ["2"]
-    assert batcher.next_long() == []
+    assert names(batcher.next_batch(2)) == ["0"]
+    assert names(batcher.next_batch(2)) == ["2"]
+    assert batcher.next_batch(2) == []
+    assert batcher.sizes == {1, 3}
 
 
 def test_nobody_is_overtaken_by_one_that_would_fit():
@@ -98,13 +101,15 @@ def test_what_is_taken_out_is_gone():
 @given(st.lists(st.integers(1, 40)), st.integers(1, 60))
 def test_batches_are_the_queue_in_order_under_the_budget(sizes, budget):
     batcher = filled(budget, *sizes)
-    batches, long = [], []
+    batches = []
     while batch := batcher.next_batch():
         batches.append(batch)
-    while batch := batcher.next_long():
-        long += names(batch)
+    for size in range(1, LARGEST_SIZE + 1):
+        long = []
+        while batch := batcher.next_batch(size):
+            long += names(batch)
+        assert long == [str(n) for n, tokens in enumerate(sizes) if size_of(tokens, budget) == size]
     assert not len(batcher)
-    assert long == [str(n) for n, size in enumerate(sizes) if size > budget]
     assert [name for batch in batches for name in names(batch)] == [str(n) for n, s in enumerate(sizes) if s <= budget]
     for batch in batches:
         assert sum(each.tokens for each in batch) <= budget
@@ -115,8 +120,7 @@ def test_batches_are_the_queue_in_order_under_the_budget(sizes, budget):
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.integers(1, 30), st.integers(0, 5)),
-        st.tuples(st.just("batch")),
-        st.tuples(st.just("long")),
+        st.tuples(st.just("batch"), st.integers(0, LARGEST_SIZE)),
         st.tuples(st.just("take out"), st.integers(0, 60)),
         st.tuples(st.just("expire"), st.integers(0, 2)),
         st.tuples(st.just("clear")),
@@ -130,26 +134,26 @@ def test_nothing_is_lost_and_the_count_is_exact(steps, budget):
     """Against the plainest model there is: a list."""
     batcher, model, now = Batcher(budget), [], 0.0
     for number, step in enumerate(steps):
-        short, long = ([each for each in model if (each.tokens > budget) is is_long] for is_long in (False, True))
+        sizes = range(LARGEST_SIZE + 1)
+        lines = [[each for each in model if size_of(each.tokens, budget) == size] for size in sizes]
+        assert batcher.sizes == {size for size in sizes if lines[size]}
         match step:
             case ("add", tokens, seconds):
                 model.append(waiting(number, tokens, seconds * 1000, now))
                 batcher.add(model[-1])
-            case ("batch",):
-                batch = batcher.next_batch()
-                assert batch == short[: len(batch)]
-                assert bool(batch) == bool(short)
+            case ("batch", size):
+                batch = batcher.next_batch(size)
+                assert batch == lines[size][: len(batch)]
+                assert bool(batch) == bool(lines[size])
+                assert len(batch) <= 1 or not size
                 model = [each for each in model if each not in batch]
-            case ("long",):
-                assert batcher.next_long() == long[:1]
-                model = [each for each in model if each not in long[:1]]
             case ("take out", name):
                 found = [each for each in model if each.work.request_id == str(name)]
                 assert batcher.take_out(str(name), 1) == (found[0] if found else None)
                 model = [each for each in model if each not in found]
             case ("expire", seconds):
                 now += seconds
-                expired = [each for line in (short, long) for each in line if each.deadline <= now]
+                expired = [each for line in lines for each in line if each.deadline <= now]
                 assert batcher.drop_expired(now) == expired
                 model = [each for each in model if each.deadline > now]
             case ("clear",):

@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from ostraka_shared.reading_rules import LARGEST_SIZE, size_of
 from ostraka_worker.fair_line import Waiting
 from ostraka_worker.fake_engine import FakeEngine
 from ostraka_worker.schedule import Schedule
@@ -56,12 +57,12 @@ def test_a_long_request_and_batches_of_short_ones_take_turns():
 def test_short_ones_that_wait_have_as_long_as_the_long_one_s_call_took():
     bench = schedule()
     add(bench, "long", 16, 16, 16)
+    assert turn(bench, 2.5)[0] == ("long",)
     for name in "abcdefg":
         add(bench, name, 12)
-    called = [turn(bench, 3.0)[0], *(turn(bench)[0] for _ in range(4))]
-    assert called == [("long",), ("a",), ("b",), ("c",), ("long",)]
-    assert [turn(bench, 0.4)[0] for _ in range(4)] == [("d",), ("e",), ("f",), ("long",)]
-    assert [turn(bench)[0] for _ in range(2)] == [("g",), None]
+    assert [turn(bench)[0] for _ in range(4)] == [("a",), ("b",), ("c",), ("long",)]
+    assert [turn(bench, 0.3)[0] for _ in range(3)] == [("d",), ("e",), ("long",)]
+    assert [turn(bench)[0] for _ in range(3)] == [("f",), ("g",), None]
 
 
 def test_no_more_is_owed_than_the_last_call():
@@ -73,7 +74,16 @@ def test_no_more_is_owed_than_the_last_call():
     assert [turn(bench, 4.0)[0] for _ in range(5)] == [("a",), ("b",), ("c",), ("long",), ("d",)]
 
 
-def test_a_second_long_request_waits_for_the_first():
+def test_a_page_is_read_in_turns_with_a_book():
+    bench = schedule()
+    add(bench, "book", *[16] * 20)
+    assert [turn(bench)[0] for _ in range(3)] == [("book",)] * 3
+    add(bench, "page", 16, 16, 16)
+    add(bench, "line", 12)
+    assert [turn(bench)[0] for _ in range(6)] == [("line",), ("page",), ("page",), ("book",), ("page",), ("book",)]
+
+
+def test_a_second_request_of_a_size_waits_for_the_first():
     bench = schedule()
     add(bench, "one", 16, 16)
     add(bench, "two", 16, 16)
@@ -133,13 +143,12 @@ class ScheduleMachine(RuleBasedStateMachine):
                     self.end(waiting)
 
     def count_turns(self, running):
-        """Calls made for one line while the head of the other stood still."""
-        is_long = running.batch[0].tokens > BUDGET
-        for line in (False, True):
-            names = [name for name, waiting in self.open.items() if (waiting.tokens > BUDGET) is line]
-            if names:
-                self.overtaken[names[0]] = 0 if line is is_long else self.overtaken[names[0]] + 1
-                assert self.overtaken[names[0]] <= 1, "neither line waits for two calls of the other"
+        """Calls made for the other sizes while the head of one stood still."""
+        sizes = {name: size_of(waiting.tokens, BUDGET) for name, waiting in self.open.items()}
+        for size in set(sizes.values()):
+            head = next(name for name in sizes if sizes[name] == size)
+            self.overtaken[head] = 0 if size == running.size else self.overtaken[head] + 1
+            assert self.overtaken[head] <= LARGEST_SIZE, "one call of each other size"
 
     def end(self, waiting):
         assert self.open.pop(waiting.work.request_id) is waiting
@@ -170,8 +179,8 @@ class ScheduleMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_count_of_what_waits_is_exact(self):
-        assert self.schedule.queued_requests <= len(self.open)
-        assert 0 <= self.schedule.queued_tokens <= sum(waiting.tokens for waiting in self.open.values())
+        assert len(self.schedule.waiting) <= len(self.open)
+        assert 0 <= self.schedule.waiting.queued_tokens <= sum(waiting.tokens for waiting in self.open.values())
 
 
 TestScheduleMachine = ScheduleMachine.TestCase
