@@ -1,90 +1,13 @@
-"""The `ostraka` command. Each subcommand is a module with `register(parser)` and `run(values) -> exit code`."""
+"""`ostraka`, and `python -m ostraka`."""
 
-import importlib
-import os
 import sys
-from importlib.metadata import version
 
-from ostraka_shared.errors import OstrakaError
-from ostraka_shared.options import build_parser
+from ostraka.interrupts import ending_at_once
 
-EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
-COMMANDS = {
-    "serve": ("ostraka.serve_command", "run a gateway and its workers on this machine"),
-    "decide": ("ostraka.decide_command", "answer one request file without a server"),
-    "eval": ("ostraka.eval_command", "measure a model on labelled examples"),
-    "rollout": ("ostraka.rollout_command", "go over to another model, or the same anew, without a lost request"),
-    "chaos": ("ostraka.chaos_command", "break a process of a running server on purpose, to see that nothing is lost"),
-    "model": ("ostraka.model_command", "build, list, verify and tune models"),
-}
+with ending_at_once():
+    from ostraka.command import main
 
-
-def main(argv: list[str] | None = None) -> int:
-    arguments = sys.argv[1:] if argv is None else argv
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(_usage())
-        return 0 if arguments else 2
-    if arguments[0] == "--version":
-        print(f"ostraka {version('ostraka')}")
-        return 0
-    name = arguments[0]
-    if name not in COMMANDS:
-        print(f"ostraka: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
-        return 2
-    return _run(name, arguments[1:])
-
-
-def _run(name: str, arguments: list[str]) -> int:
-    """Errors of ours end as one line; a traceback means a fault of ours."""
-    _forget_service_port()
-    try:
-        code = _call(name, arguments)
-        print(end="", flush=True)  # what cannot be written is said here, and not at the interpreter's end
-    except BrokenPipeError:  # `| head`: whoever read has enough
-        code = EXIT_FAILED
-    except (OstrakaError, OSError) as bad:
-        print(f"ostraka: {_describe(bad)}", file=sys.stderr)
-        code = EXIT_FAILED
-    except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
-    _drop_unwritable()
-    return code
-
-
-def _call(name: str, arguments: list[str]) -> int:
-    module_name, description = COMMANDS[name]
-    module = importlib.import_module(module_name)
-    parser = build_parser(f"ostraka {name}", f"{description[0].upper()}{description[1:]}.")
-    module.register(parser)
-    return int(module.run(parser.parse_args(arguments)))
-
-
-def _forget_service_port() -> None:
-    """A Kubernetes Service named `ostraka` puts OSTRAKA_PORT=tcp://10.0.0.1:8017 into every container: not our port."""
-    if "://" in os.environ.get("OSTRAKA_PORT", ""):
-        del os.environ["OSTRAKA_PORT"]
-
-
-def _describe(bad: Exception) -> str:
-    if isinstance(bad, OSError) and bad.strerror:
-        return f"{bad.filename}: {bad.strerror}" if bad.filename else bad.strerror
-    return str(bad)
-
-
-def _drop_unwritable() -> None:
-    """What stdout's buffer could not give away would be tried again at the end, with a traceback."""
-    try:
-        print(end="", flush=True)
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-
-def _usage() -> str:
-    width = max(map(len, COMMANDS))
-    listed = "\n".join(f"  {name:<{width}}  {description}" for name, (_, description) in COMMANDS.items())
-    return f"usage: ostraka COMMAND [options]\n\ncommands:\n{listed}\n\n`ostraka COMMAND --help` lists its options."
-
+__all__ = ["main"]
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,7 +16,7 @@ from ostraka.generation import Generation
 from ostraka.restarts import RestartPolicy
 from ostraka.serve_config import ServeConfig
 from ostraka_gateway import auth
-from ostraka_gateway.config import GatewayConfig, RolloutConfig
+from ostraka_gateway.config import ClusterConfig, GatewayConfig, RolloutConfig
 from ostraka_gateway.handover import SUFFIX
 from ostraka_shared.addresses import METRICS_FOLDER, check_endpoint, figures_path, gateway_name, ipc_endpoint
 from ostraka_shared.model_folder import ModelFolder
@@ -25,6 +25,9 @@ from ostraka_worker.config import WorkerConfig, ZygoteConfig
 
 GATEWAY_GRACE_SHARE = 0.8
 """Of the grace period: the workers leave after the gateway has, and need a moment too."""
+WORKERS_LEAVE_S = 2.5
+"""That moment, measured as 1.6 s: the gateway's process ends, a worker sees within a heartbeat that it is to leave, and
+waits as long again for somebody to take its last words."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +109,11 @@ def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, li
         listen_fd=listener.fileno(),
         figures_at=cluster.figures_at,
         number=number,
-        cluster_id=cluster.cluster_id,
+        cluster=ClusterConfig(cluster.cluster_id, len(cluster.layout.workers)),
         deadline_ms=config.deadline_ms,
         queue_tokens=config.queue_tokens,
         answer_cache_bytes=config.answer_cache_bytes,
-        grace_s=config.stop.grace_s * GATEWAY_GRACE_SHARE,
+        grace_s=_gateway_grace_s(config.stop.grace_s),
         http=config.http,
         log_format=config.log_format,
         log_level=config.log_level,
@@ -126,6 +129,10 @@ def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, li
     passed = (listener.fileno(),)
     child = GatewayChild(gateway_name(number), command, RestartPolicy(random.random), inherited_fds=passed)
     return child
+
+
+def _gateway_grace_s(grace_s: float) -> float:
+    return max(0.0, min(grace_s * GATEWAY_GRACE_SHARE, grace_s - WORKERS_LEAVE_S))
 
 
 def make_zygotes(config: ServeConfig, folder: ModelFolder, layout: CoreLayout) -> dict[int, Zygote]:

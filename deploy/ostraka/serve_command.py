@@ -53,7 +53,7 @@ def run(values: argparse.Namespace) -> int:
     keys = auth.load_keys(os.environ, config.http.api_keys_file)
     if not keys.names and not _is_loopback(config.host):
         log.warning("no_api_keys", host=config.host, hint="whoever reaches this address may use it")
-    allow_open_files(config.http.connections)
+    allow_open_files(config.http.connections, len(layout.workers), config.processes.gateways)
     with listen(config.host, config.port):
         pass  # a taken port is said before minutes of building, not after
     folder = find_model(config.model, config.cache_dir, config.precision)
@@ -152,7 +152,7 @@ def _prepare_next(config: ServeConfig, machine: Machine, listener: socket.socket
         again = _read_again(arguments, config)
         layout = _plan_layout(machine, again)
         auth.load_keys(os.environ, again.http.api_keys_file)  # what is wrong with them is said now
-        allow_open_files(again.http.connections)
+        allow_open_files(again.http.connections, len(layout.workers), again.processes.gateways)
         return next_generation(number, again, folder, layout, listener, run_dir / str(number))
 
     return prepare

@@ -85,9 +85,10 @@ async def serve(config: GatewayConfig) -> int:
         keys=gateway.keys.names,
     )
     await server.run_until_drained()
-    unanswered = [task for task in server.server_state.tasks if not task.done()]
-    if unanswered:  # the grace period is over, and each of these is just being told so
-        await asyncio.wait(unanswered, timeout=LAST_WORDS_S)
+    unfinished = [task for task in server.server_state.tasks if not task.done()]
+    unanswered = max(0, len(unfinished) - server.arriving_requests)
+    if unfinished:  # the grace period is over, and each of these is just being told so
+        await asyncio.wait(unfinished, timeout=LAST_WORDS_S)
         await asyncio.sleep(LAST_WORDS_S)
     if control:
         control.stop()
@@ -95,7 +96,7 @@ async def serve(config: GatewayConfig) -> int:
     gateway.siblings.stop()
     gateway.tokenizer_pool.shutdown(cancel_futures=True)
     gateway.large_bodies.close()
-    log.info("stopped", unanswered_requests=len(unanswered))
+    log.info("stopped", unanswered_requests=unanswered)
     return EXIT_UNANSWERED if unanswered else 0
 
 
@@ -120,7 +121,7 @@ def build_server(config: GatewayConfig, gateway: Gateway) -> HttpProcess:
 
 def build_gateway(config: GatewayConfig) -> Gateway:
     model = ServedModel(open_folder(Path(config.model)), config.http.limits, config.http.name)
-    roster = Roster(config.cluster_id, model.folder.fingerprint, asyncio.get_running_loop().time())
+    roster = Roster(config.cluster.cluster_id, model.folder.fingerprint, asyncio.get_running_loop().time())
     own = Path(config.figures_at[config.number])
     names = [gateway_name(number) for number in range(len(config.figures_at))]
     others = {name: path for name, path in zip(names, config.figures_at, strict=True) if path != str(own)}
@@ -141,6 +142,7 @@ def build_gateway(config: GatewayConfig) -> Gateway:
         read_timeout_s=config.http.read_timeout_s,
         keys=replace(load_keys(os.environ, config.http.api_keys_file), is_exact=config.http.compat == "jevos"),
         rate_limit=RateLimit(config.http.rate_requests_per_min, config.http.rate_tokens_per_s, len(names)),
+        wanted_workers=config.cluster.wanted_workers,
     )
 
 

@@ -18,6 +18,9 @@ from ostraka_gateway.middleware import SYSTEM_ONE_PATHS, Envelope
 from ostraka_gateway.openai_decisions.dialect import DecisionsDialect, EitherDialect
 from ostraka_gateway.openapi.document import describe
 
+READING = ["GET", "HEAD"]
+"""Uptime monitors ask for heads alone; what GET says of a path holds for both."""
+
 
 def create_app(gateway: Gateway, compat: str = "default") -> FastAPI:
     return _create_jevos_app(gateway) if compat == "jevos" else _create_default_app(gateway)
@@ -34,9 +37,9 @@ def _create_default_app(gateway: Gateway) -> FastAPI:
         app.add_route(path, _decisions(gateway, dialect), methods=["POST"])
     app.add_route("/v1/decisions", _either(gateway), methods=["POST"])
     for path, page in status.PAGES.items():
-        app.add_api_route(path, _page(gateway, page), methods=["GET"])
-    app.add_api_route("/metrics", _metrics(gateway), methods=["GET"])
-    app.add_api_route("/openapi.json", _document(gateway), methods=["GET"])
+        app.add_api_route(path, _page(gateway, page), methods=READING)
+    app.add_api_route("/metrics", _metrics(gateway), methods=READING)
+    app.add_api_route("/openapi.json", _document(gateway), methods=READING)
     return app
 
 
@@ -48,7 +51,7 @@ def _create_jevos_app(gateway: Gateway) -> FastAPI:
     dialect = JevosDialect(gateway.model.name, gateway.model.limits)
     app.add_route("/v1/systemone", _decisions(gateway, dialect), methods=["POST"])
     for path, page in status.JEVOS_PAGES.items():
-        app.add_api_route(path, _page(gateway, page), methods=["GET", "HEAD"])
+        app.add_api_route(path, _page(gateway, page), methods=READING)
     app.add_api_route("/metrics", _metrics(gateway), methods=["GET"])
     return app
 

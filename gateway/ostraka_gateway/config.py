@@ -26,6 +26,12 @@ class RolloutConfig:
 
 
 @dataclass(frozen=True)
+class ClusterConfig:
+    cluster_id: str = option("local", "workers that name another cluster are refused")
+    wanted_workers: int | None = option(None, "how many workers there should be, for /health to say")
+
+
+@dataclass(frozen=True)
 class GatewayConfig:
     workers_at: str = required("the endpoint workers dial, ipc:// or tcp:// on loopback")
     model: str = required("the model folder; its weights are not read here")
@@ -33,7 +39,7 @@ class GatewayConfig:
     figures_at: tuple[str, ...] = required("where each gateway tells its figures: paths with commas between")
     number: int = option(0, "which of these gateways it is, from 0")
     rollout: RolloutConfig = group(RolloutConfig)
-    cluster_id: str = option("local", "workers that name another cluster are refused")
+    cluster: ClusterConfig = group(ClusterConfig)
     deadline_ms: int = option(DEFAULT_DEADLINE_MS, "how long a request may take, unless its x-deadline-ms says less")
     queue_tokens: int = option(DEFAULT_QUEUE_TOKENS, "most tokens waiting for a worker; more is refused with 529")
     answer_cache_bytes: int = option(0, "bytes of answers kept, so as not to work them out again; 0 keeps none")

@@ -35,7 +35,7 @@ JSON = "application/json"
 @dataclass(slots=True)
 class Gateway:
     """One gateway's parts, and whether it is leaving. `started` is the UTC date of its start. `successor`: during a
-    rollout, the gateway of the next generation."""
+    rollout, the gateway of the next generation. `wanted_workers`: None where nobody has said it."""
 
     name: str
     siblings: Siblings
@@ -51,6 +51,7 @@ class Gateway:
     rate_limit: RateLimit = field(default_factory=lambda: RateLimit(0, 0))
     is_draining: bool = False
     successor: Successor | None = None
+    wanted_workers: int | None = None
 
 
 async def respond(gateway: Gateway, dialect: Dialect, http: Request) -> Response:

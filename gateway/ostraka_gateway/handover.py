@@ -7,10 +7,13 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 
 HANDED = b"connection"
 SUFFIX = ".connections"
 """Beside the private socket's own path."""
+ROOM_S = 0.05
+"""How often it is looked whether another file may be opened, once none may."""
 
 
 class Handover:
@@ -55,6 +58,7 @@ class Takeover:
         self._door.bind(self._path)
         self._door.listen()
         self._givers: set[socket.socket] = set()
+        self._waiting: set[socket.socket] = set()
         self._adopting: set[asyncio.Task[None]] = set()
         self._loop.add_reader(self._door, self._meet)
 
@@ -69,15 +73,33 @@ class Takeover:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)  # noqa: PTH108
 
+    def _has_room_for(self, reader: socket.socket, read: Callable[[], None]) -> bool:
+        """Where no more files may be open, a connection that is taken all the same is closed by the system, and nobody
+        told. It is left where it is, and `read` called again a little later."""
+        with contextlib.suppress(OSError):
+            os.close(os.dup(self._door.fileno()))
+            return True
+        self._loop.remove_reader(reader)
+        self._waiting.add(reader)
+        self._loop.call_later(ROOM_S, self._read_again, reader, read)
+        return False
+
+    def _read_again(self, reader: socket.socket, read: Callable[[], None]) -> None:
+        self._waiting.discard(reader)
+        if reader.fileno() >= 0:  # not closed meanwhile
+            self._loop.add_reader(reader, read)
+
     def _meet(self) -> None:
+        if not self._has_room_for(self._door, self._meet):
+            return
         with contextlib.suppress(OSError):
             giver, _ = self._door.accept()
             giver.setblocking(False)  # noqa: FBT003
             self._givers.add(giver)
-            self._loop.add_reader(giver, self._take, giver)
+            self._loop.add_reader(giver, partial(self._take, giver))
 
     def _take(self, giver: socket.socket) -> None:
-        while True:
+        while self._has_room_for(giver, partial(self._take, giver)):
             try:
                 message, descriptors, _, _ = socket.recv_fds(giver, len(HANDED), 1)
             except OSError:

@@ -16,8 +16,8 @@ class HttpConfig:
     # A state of 256,000 bytes and 1,024 questions of 8,000 characters, with room for JSON's own.
     body_bytes: int = option(16 * 1024 * 1024, "most bytes of a request's body, decoded")
     read_timeout_s: float = option(10.0, "how long a request may take to arrive, in seconds")
-    # With the gateway's other files within the 1,024 most systems let a process open.
-    connections: int = option(960, "most open connections; requests on others are refused with 503")
+    # With the gateway's other files, and those of 28 workers, within the 1,024 that any system lets a process open.
+    connections: int = option(900, "most open connections; requests on others are refused with 503")
     rate_requests_per_min: int = option(0, "most decisions a minute of a key, or of all without keys; 0: no limit")
     rate_tokens_per_s: int = option(0, "most tokens a second of a key, or of all without keys; 0: no limit")
     api_keys_file: str | None = option(None, "a file of API keys, a `name:key` or key a line, which others cannot read")

@@ -49,6 +49,11 @@ class HttpProcess(uvicorn.Server):
     def is_accepting(self) -> bool:
         return self.started and not self._is_standby and not self.should_exit
 
+    @property
+    def arriving_requests(self) -> int:
+        """Of which not all is here, so that nothing is promised yet."""
+        return sum(each.is_arriving for each in self._connections())
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Those of uvicorn raise the signal again once it has stopped; a drained gateway exits 0 instead."""

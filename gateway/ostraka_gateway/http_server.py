@@ -5,13 +5,13 @@ import asyncio
 from typing import Any, ClassVar
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from uvicorn.server import ServerState
 
 from ostraka_gateway.handover import Handover
 from ostraka_gateway.open_files import CROWDED_CONNECTIONS
+from ostraka_gateway.plain_protocol import PlainProtocol
 from ostraka_gateway.problems import from_error
-from ostraka_gateway.unread_answers import UnreadAnswers
 from ostraka_shared.errors import HeadersTooLarge, OstrakaError, RequestTooSlow, Unreadable
 
 HEAD_BYTES_MAX = 64 * 1024
@@ -27,38 +27,9 @@ class LeavingState(ServerState):
     is_announced: bool = False
 
 
-def protocol_for(read_timeout_s: float, connections: int) -> type[HttpToolsProtocol]:
+def protocol_for(read_timeout_s: float, connections: int) -> type[PlainProtocol]:
     """A class, because uvicorn makes one object for each connection and passes settings of its own only."""
     return type("Protocol", (BoundedProtocol,), {"read_timeout_s": read_timeout_s, "connections_max": connections})
-
-
-class PlainProtocol(HttpToolsProtocol):
-    """HTTP and nothing else, whatever packages are installed; and answers that are read, or the connection's end."""
-
-    read_timeout_s: ClassVar[float]
-    _unread: UnreadAnswers
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._unread = UnreadAnswers(self.loop, transport, self.read_timeout_s)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._unread.stop()
-        super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        self._unread.watch()
-        super().pause_writing()
-
-    def on_response_complete(self) -> None:
-        self._unread.count_answer()
-        super().on_response_complete()
-
-    def _should_upgrade(self) -> bool:
-        return False
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """None: it is answered as if it had not asked, as RFC 9110 has it, and any stranger may ask."""
 
 
 class BoundedProtocol(PlainProtocol):
@@ -118,7 +89,7 @@ class BoundedProtocol(PlainProtocol):
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         super().on_headers_complete()
-        if self._is_leaving:
+        if self._is_leaving and not self._asks_upgrade:
             self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
@@ -166,11 +137,6 @@ class BoundedProtocol(PlainProtocol):
         self._head_bytes += count
         if self._head_bytes > HEAD_BYTES_MAX:
             raise headers_too_large()
-
-    @property
-    def is_busy(self) -> bool:
-        """With a request that is not answered yet."""
-        return self.cycle is not None and not self.cycle.response_complete
 
     def _await_arrival(self) -> None:
         self._stop_waiting()

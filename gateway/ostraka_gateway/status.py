@@ -47,6 +47,7 @@ async def health(gateway: Gateway) -> Page:
             "tokens_per_s": round(cluster.tokens_per_s, 1),
             "gateways": [_describe_gateway(each) for each in cluster.gateways]
             + [{"gateway": name, "state": "silent"} for name in cluster.silent],
+            "wanted_workers": gateway.wanted_workers,
             "workers": [_describe(worker, cluster.restarts.get(worker.worker, 0)) for worker in cluster.workers],
         },
     )

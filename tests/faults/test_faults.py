@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -297,7 +298,9 @@ def test_a_client_that_leaves_takes_its_queued_request_along(fake_model, release
 
 
 def test_sigterm_is_told_to_load_balancers_first_and_then_nobody_is_let_in(fake_model, release: Path) -> None:
-    with running(fake_model.path, "--workers=1", "--not-ready-s=1.5") as cluster, httpx.Client() as resting:
+    """A request that has not arrived in the end was promised nothing: that is an orderly end too."""
+    flags = ("--workers=1", "--not-ready-s=1.5", "--grace-s=5")
+    with running(fake_model.path, *flags) as cluster, httpx.Client() as resting, socket.socket() as half_sent:
         asked, _ = stall_one(cluster)
         assert "connection" not in resting.get(f"{cluster.url}/livez").headers
         cluster.process.send_signal(signal.SIGTERM)
@@ -306,12 +309,16 @@ def test_sigterm_is_told_to_load_balancers_first_and_then_nobody_is_let_in(fake_
             answer = client.get(f"{cluster.url}/livez")
             assert (answer.status_code, answer.headers["connection"]) == (200, "close")
         assert not cluster.event("draining")
+        host, _, port = cluster.url.removeprefix("http://").rpartition(":")
+        half_sent.connect((host, int(port)))
+        half_sent.sendall(b"POST /v1/systemone HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf")
         cluster.wait_event("draining", process="gateway")
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{cluster.url}/readyz", timeout=5)
         release.touch()
         assert asked.response().status_code == 200
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{cluster.url}/readyz", timeout=5)
         assert cluster.process.wait(20) == 0
+        assert half_sent.recv(1 << 16).startswith(b"HTTP/1.1 503 ")
 
 
 def test_the_end_of_the_grace_period_is_told_in_json(fake_model) -> None:

@@ -264,6 +264,36 @@ def test_a_long_answer_is_no_slow_request(model, tmp_path: Path) -> None:
         assert asked.response().status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/health", "/livez", "/readyz", "/v1/models", "/metrics", "/openapi.json"])
+def test_a_monitor_may_ask_for_the_head_alone(edge: Cluster, path: str) -> None:
+    head = edge.client.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert int(head.headers["content-length"]) > 0
+    assert edge.client.head("/v1/systemone").status_code == 405
+
+
+def test_health_says_how_many_workers_there_should_be(edge: Cluster) -> None:
+    health = edge.health()
+    assert (health["wanted_workers"], len(health["workers"])) == (1, 1)
+
+
+def test_who_closes_his_sending_side_with_his_request_is_answered(edge: Cluster) -> None:
+    body = json.dumps(REQUEST).encode()
+    with connected(edge, HEAD % len(body) + b"\r\n" + body) as client:
+        client.shutdown(socket.SHUT_WR)
+        status, headers, answer = read_to_end(client)
+    assert (status, headers["connection"]) == (200, "close")
+    assert json.loads(answer)["answers"]["q"]["type"] == "noul"
+
+
+def test_who_would_rather_speak_http_2_is_answered_in_http_1(edge: Cluster) -> None:
+    body = json.dumps(REQUEST).encode()
+    upgrade = b"connection: upgrade, http2-settings, close\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__\r\n\r\n"
+    with connected(edge, HEAD % len(body) + upgrade + body) as client:
+        status, _, answer = read_to_end(client)
+    assert (status, json.loads(answer)["answers"]["q"]["type"]) == (200, "noul")
+
+
 @pytest.mark.parametrize("sent", [b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/9.9\r\n\r\n"])
 def test_what_is_not_http_is_told_in_json(edge: Cluster, sent) -> None:
     with connected(edge, sent) as client:

@@ -231,4 +231,5 @@ class Health(BaseModel):
     in_flight_requests: Count
     tokens_per_s: Annotated[float, Field(ge=0)]
     gateways: list[GatewayHealth | SilentGateway]
+    wanted_workers: Count | None
     workers: list[WorkerHealth]

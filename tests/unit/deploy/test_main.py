@@ -1,17 +1,19 @@
 """How a command ends when it fails, in a process of its own: what a shell and a person see of it."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from ostraka.__main__ import main
+from ostraka.command import main
+from ostraka.interrupts import ending_at_once
 
 DRIVER = """
 import sys, types
-from ostraka import __main__ as command
+from ostraka import command
 def run(values):
     {body}
     return 0
@@ -75,3 +77,25 @@ def test_a_kubernetes_services_variable_is_not_our_port(monkeypatch, value, port
     monkeypatch.setattr("ostraka.serve_command.run", lambda values: found.append(values.port) or 0)
     assert main(["serve"]) == 0
     assert found == [port]
+
+
+@pytest.mark.parametrize("module", ["configargparse", "psutil"], ids=["of the command", "of its subcommand"])
+def test_ctrl_c_during_the_imports_is_an_end_without_a_word(module, tmp_path):
+    (tmp_path / f"{module}.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    command = [sys.executable, "-m", "ostraka", "serve", "--help"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr, ended.stdout) == (-signal.SIGINT, "", "")
+
+
+def test_afterwards_ctrl_c_is_what_it_was():
+    before = signal.getsignal(signal.SIGINT)
+    with ending_at_once():
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) == before
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with ending_at_once():
+            assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -60,13 +60,14 @@ def test_children_get_what_the_supervisor_was_told(fake_model, tmp_path):
     )
     _, gateway, workers = children(config, fake_model, tmp_path)
     assert (gateway.queue_tokens, gateway.deadline_ms, gateway.answer_cache_bytes) == (5000, 1234, 70_000)
-    assert gateway.grace_s <= 3.0
+    assert gateway.grace_s == pytest.approx(0.5)
     assert gateway.workers_at == f"ipc://{tmp_path}/workers.sock"
     assert gateway.http == config.http
     for each in (gateway, *workers):
         assert (each.log_format, each.log_level, each.model) == ("json", "debug", str(fake_model.path))
-        assert each.cluster_id == gateway.cluster_id
+    assert gateway.cluster.wanted_workers == len(workers)
     for number, worker in enumerate(workers):
+        assert worker.cluster_id == gateway.cluster.cluster_id
         assert worker.worker_id == f"w{number}"
         assert worker.gateway == (gateway.workers_at,)
         assert worker.batch_tokens == 128
@@ -76,7 +77,7 @@ def test_children_get_what_the_supervisor_was_told(fake_model, tmp_path):
 
 
 def test_clusters_of_one_machine_do_not_mix(fake_model, tmp_path):
-    ids = {children(ServeConfig(port=0), fake_model, tmp_path)[1].cluster_id for _ in range(3)}
+    ids = {children(ServeConfig(port=0), fake_model, tmp_path)[1].cluster.cluster_id for _ in range(3)}
     assert len(ids) == 3
 
 
@@ -351,7 +352,7 @@ def test_another_generation_has_the_settings_of_now_but_for_the_supervisors_own(
         "--workers=1", "--deadline-ms=777", "--grace-s=99", "--run-dir=/elsewhere", "--port=1"
     )
     assert gateway.deadline_ms == 777
-    assert gateway.grace_s == pytest.approx(8.0)
+    assert gateway.grace_s == pytest.approx(7.5)
     assert (gateway.rollout.standby, gateway.rollout.generation) == (True, 2)
     assert generation.run_dir == tmp_path / "2"
     assert stat.S_IMODE(generation.run_dir.stat().st_mode) == 0o700

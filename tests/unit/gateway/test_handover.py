@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 import os
+import resource
 import socket
+from pathlib import Path
 
 import pytest
 import uvicorn
 
 from ostraka_gateway import http_process
+from ostraka_gateway.handover import HANDED, Handover, Takeover
 from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.http_server import protocol_for
 from ostraka_gateway.private_client import PrivateClient, Unreachable
@@ -209,6 +212,40 @@ async def test_a_successor_that_is_not_there_is_done_without(listener, connect, 
     old.server.leave(str(tmp_path / "nobody"))
     await old.gone()
     assert await client.reader.read() == b""
+
+
+@contextlib.contextmanager
+def no_more_files():
+    """For this process, while the block runs."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(each.name) for each in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 64, before[1]))
+    taken = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+async def test_a_connection_that_comes_when_no_more_files_may_be_open_waits_and_is_not_lost(tmp_path):
+    taken = []
+    takeover = Takeover(str(tmp_path / "p"), asyncio.Protocol, taken.append)
+    first, last = Handover(str(tmp_path / "p")), Handover(str(tmp_path / "p"))
+    client, connection = socket.socketpair()
+    socket.send_fds(first._channel, [HANDED], [connection.fileno()])
+    await until(lambda: taken)
+    with no_more_files():
+        socket.send_fds(first._channel, [HANDED], [connection.fileno()])
+        await until(lambda: takeover._waiting)
+    await until(lambda: len(taken) == 2)
+    takeover.close()
+    for each in (first, last, client, connection):
+        each.close()
 
 
 async def test_nobody_there_is_said(tmp_path):

@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from ostraka_gateway.http_server import HEAD_BYTES_MAX, protocol_for
+from ostraka_gateway.plain_protocol import HALF_CLOSE_S
+from tests.waiting import until
 
 OVER = HEAD_BYTES_MAX * 3
 
@@ -50,7 +53,12 @@ def asked():
 @pytest.fixture
 async def protocol(asked):
     async def app(scope, receive, send):
-        asked.append(scope["path"])
+        body = b""
+        while (message := await receive())["type"] == "http.request":
+            body += message["body"]
+            if not message["more_body"]:
+                break
+        asked.append(f"{scope['path']} {body.decode()}".rstrip())
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body"})
 
@@ -101,12 +109,56 @@ async def test_each_request_has_the_whole_limit(protocol, asked):
     assert asked == ["/"] * 3
 
 
+UPGRADE = b"POST %b HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: %b\r\nContent-Length: 5\r\n\r\n"
+
+
 @pytest.mark.parametrize("wanted", [b"h2c", b"websocket"])
-async def test_an_upgrade_is_answered_as_if_not_asked_for_and_not_logged(protocol, asked, caplog, wanted):
-    protocol.data_received(b"GET /x HTTP/1.1\r\nconnection: upgrade\r\nupgrade: " + wanted + b"\r\n\r\n")
-    await asyncio.gather(*protocol.tasks)
-    assert (asked, status_of(protocol)) == (["/x"], 200)
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+async def test_an_upgrade_is_answered_as_if_not_asked_for_and_not_logged(protocol, asked, caplog, wanted, size):
+    """With its body, and what comes after it, in packets of that size."""
+    sent = UPGRADE % (b"/x", wanted) + b"first" + UPGRADE % (b"/y", wanted) + b"later" + b"GET /z HTTP/1.1\r\n\r\n"
+    for at in range(0, len(sent), size):
+        protocol.data_received(sent[at : at + size])
+    await until(lambda: len(asked) == 3 and not protocol.tasks)
+    assert (asked, status_of(protocol)) == (["/x first", "/y later", "/z"], 200)
     assert not caplog.records
+
+
+async def test_what_follows_connect_is_not_read(protocol, asked):
+    protocol.data_received(b"CONNECT /a HTTP/1.1\r\nhost: a\r\n\r\n\x16\x03\x01")
+    await asyncio.gather(*protocol.tasks)
+    assert asked == ["/a"]
+
+
+@pytest.mark.parametrize("sent", [b"\x16\x03\x01\r\n\r\n", UPGRADE % (b"/x", b"h2c") + b"firstGARBAGE\r\n\r\n"])
+async def test_what_is_not_http_is_not_logged(protocol, caplog, sent):
+    protocol.data_received(sent)
+    await asyncio.gather(*protocol.tasks)
+    assert protocol.transport.ended == "closed"
+    assert b"400 Bad Request" in protocol.transport.written
+    assert not caplog.records
+
+
+async def test_who_says_with_his_request_that_he_has_sent_all_is_answered_and_then_hung_up_on(protocol, asked):
+    protocol.data_received(b"GET /x HTTP/1.1\r\n\r\n")
+    assert protocol.eof_received()
+    await asyncio.gather(*protocol.tasks)
+    assert (asked, status_of(protocol), protocol.transport.ended) == (["/x"], 200, "closed")
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /x HT", b"POST /x HTTP/1.1\r\ncontent-length: 5\r\n\r\nhi"])
+async def test_who_hangs_up_before_his_request_is_there_is_let_go(protocol, sent):
+    if sent:
+        protocol.data_received(sent)
+    assert not protocol.eof_received()
+    protocol.connection_lost(None)
+
+
+async def test_who_hangs_up_later_has_given_up(protocol, monkeypatch):
+    protocol.data_received(b"GET /x HTTP/1.1\r\n\r\n")
+    now = protocol.loop.time()
+    monkeypatch.setattr(protocol, "loop", SimpleNamespace(time=lambda: now + 2 * HALF_CLOSE_S))
+    assert not protocol.eof_received()
 
 
 async def test_a_connection_that_is_to_leave_has_one_more_answer(protocol, asked):

@@ -1,0 +1,102 @@
+"""HTTP/1.1 and nothing else, as uvicorn's protocol reads it, where a client does something unusual that is its right.
+
+asks for an upgrade      answered as if it had not, its body with it: nobody here speaks anything else
+closes its sending side  with its request: answered, and the connection closed; later: it has given up
+reads no answers         cut off (`unread_answers`)
+"""
+
+import asyncio
+from typing import ClassVar
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from ostraka_gateway.unread_answers import UnreadAnswers
+
+HALF_CLOSE_S = 0.1
+"""Simple clients say that they have sent all, right after they have. Nobody gives up waiting so soon, and the system
+tells of both alike: with one who closes his connection later, work for nobody must end."""
+
+
+class PlainProtocol(HttpToolsProtocol):
+    read_timeout_s: ClassVar[float]
+    _unread: UnreadAnswers
+    _asks_upgrade: bool = False
+    _arrived: float = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._unread = UnreadAnswers(self.loop, transport, self.read_timeout_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unread.stop()
+        super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Whether to keep the connection, for the answer that is awaited on it."""
+        is_awaited = self.is_busy and not self.cycle.more_body
+        if not is_awaited or self.loop.time() - self._arrived > HALF_CLOSE_S:
+            return False
+        self.cycle.keep_alive = False
+        return True
+
+    def data_received(self, data: bytes) -> None:
+        """Instead of uvicorn's, which forgets a body after `Upgrade`, and logs what is not HTTP: any stranger may send
+        it."""
+        self._unset_keepalive_if_required()
+        rest = memoryview(data)
+        try:
+            while (read := self._feed(rest)) is not None:
+                rest = rest[read:]
+        except httptools.HttpParserError:
+            self.send_400_response("this is not HTTP")
+
+    def _feed(self, data: memoryview) -> int | None:
+        """How much of it was read when the parser had to be begun anew; None when all was."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as stopped:
+            if not self._asks_upgrade:  # CONNECT, after which come another protocol's bytes
+                return None
+            head = self._head_without_upgrade()
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's own
+            self.parser.feed_data(head)
+            return int(stopped.args[0])
+        return None
+
+    def _head_without_upgrade(self) -> bytes:
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        headers = [b"%s: %s" % (name, value) for name, value in self.headers if name != b"upgrade"]
+        return b"\r\n".join([b"%s %s HTTP/%s" % (method, self.url, version), *headers, b"", b""])
+
+    def on_headers_complete(self) -> None:
+        self._asks_upgrade = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+        if not self._asks_upgrade:
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if not self._asks_upgrade:
+            super().on_message_complete()
+            self._arrived = self.loop.time()
+
+    def pause_writing(self) -> None:
+        self._unread.watch()
+        super().pause_writing()
+
+    def on_response_complete(self) -> None:
+        self._unread.count_answer()
+        super().on_response_complete()
+
+    @property
+    def is_busy(self) -> bool:
+        """With a request that is not answered yet."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def is_arriving(self) -> bool:
+        """With one of which not all is here."""
+        return self.is_busy and self.cycle.more_body
+
+    def _should_upgrade(self) -> bool:
+        return False
