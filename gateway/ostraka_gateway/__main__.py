@@ -22,8 +22,8 @@ from ostraka_gateway.config import GatewayConfig
 from ostraka_gateway.control import Control
 from ostraka_gateway.decision import Gateway
 from ostraka_gateway.http_process import HttpProcess
-from ostraka_gateway.http_server import protocol_for
 from ostraka_gateway.large_bodies import LargeBodies
+from ostraka_gateway.leaving_protocol import protocol_for
 from ostraka_gateway.metrics import Metrics, count_in
 from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.roster import Roster

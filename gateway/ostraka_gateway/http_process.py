@@ -10,20 +10,14 @@ have in common: `socket.dup` would have left them waiting in `accept`.
 
 import asyncio
 import contextlib
-import os
 import socket
 from collections.abc import Iterator
 
 import uvicorn
 
-from ostraka_gateway.handover import Handover, Takeover
-from ostraka_gateway.http_server import BoundedProtocol, LeavingState
-
-LAST_REQUESTS_S = 1.0
-"""For a client that was just going to send its next request on a connection it keeps."""
-HANDOVER_S = 5.0
-"""For the successor to take all connections; what is busy for longer is told to close with its answer."""
-POLL_S = 0.01
+from ostraka_gateway.connection_drain import ConnectionDrain
+from ostraka_gateway.handover import Takeover
+from ostraka_gateway.leaving_protocol import LeavingProtocol, LeavingState
 
 
 class HttpProcess(uvicorn.Server):
@@ -38,9 +32,9 @@ class HttpProcess(uvicorn.Server):
         is_standby: bool = False,
     ) -> None:
         super().__init__(config)
-        self.server_state = self._leaving = LeavingState()
+        self.server_state = self._state = LeavingState()
         self._listener = listener
-        self._others = socket.socket(fileno=os.dup(listener.fileno()))
+        self._drain = ConnectionDrain(self._state, listener)
         self._private_socket = private_socket
         self._is_standby = is_standby
         self._takeover: Takeover | None = None
@@ -52,7 +46,7 @@ class HttpProcess(uvicorn.Server):
     @property
     def arriving_requests(self) -> int:
         """Of which not all is here, so that nothing is promised yet."""
-        return sum(each.is_arriving for each in self._connections())
+        return sum(each.is_arriving for each in self._state.protocols)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -60,7 +54,7 @@ class HttpProcess(uvicorn.Server):
         yield
 
     async def run_until_drained(self) -> None:
-        with self._others, self._listener:
+        with self._listener, contextlib.closing(self._drain):
             await self.serve()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002  ours is known
@@ -79,65 +73,28 @@ class HttpProcess(uvicorn.Server):
 
     def announce(self) -> None:
         """While it still accepts: so that no connection that is used is left open when it leaves."""
-        self._leaving.is_announced = True
-        for connection in self._connections():
-            connection.close_after_next()
+        self._drain.announce()
 
     def leave(self, successor: str | None = None) -> None:
         """`successor`: the private socket of the gateway that takes the connections. Once more: without waiting."""
-        self.force_exit = self.should_exit
-        if successor and not self.should_exit:
-            self._leaving.handover = Handover(successor)
+        if self.should_exit:
+            self.force_exit = True
+            self._drain.hurry()
         self.should_exit = True
         self._stop_accepting()
-        self._hand_over()
+        if not self.force_exit:
+            self._drain.begin(successor)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stop_accepting()
         if self._takeover:
             self._takeover.close()
-        if self._leaving.handover:
-            await self._give_connections_away()
-            self._leaving.handover.close()
-            self._leaving.handover = None
-        await self._await_last_requests()
+        await self._drain.run()
         await super().shutdown(sockets)
-
-    async def _give_connections_away(self) -> None:
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + HANDOVER_S
-        while self.server_state.connections and loop.time() < ends and not self.force_exit:
-            self._hand_over()
-            await asyncio.sleep(POLL_S)
-
-    async def _await_last_requests(self) -> None:
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + LAST_REQUESTS_S
-        for connection in self._connections():
-            connection.close_after_next()
-        # By looking: whether others still accept is told to nobody.
-        while self._is_awaited() and loop.time() < ends:  # noqa: ASYNC110
-            await asyncio.sleep(POLL_S)
-
-    def _is_awaited(self) -> bool:
-        """A last request may still come, and its client need not look elsewhere anyway."""
-        is_idle = not all(each.is_busy for each in self._connections())
-        return is_idle and self._do_others_accept() and not self.force_exit
-
-    def _do_others_accept(self) -> bool:
-        """The supervisor shuts the socket when all are to leave."""
-        return bool(self._others.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
     def _stop_accepting(self) -> None:
         for server in self.servers if self.started else ():
             server.close()
-
-    def _hand_over(self) -> None:
-        for connection in self._connections():
-            connection.hand_over()
-
-    def _connections(self) -> list[BoundedProtocol]:
-        return [each for each in self.server_state.connections if isinstance(each, BoundedProtocol)]
 
     def _make_protocol(self) -> asyncio.Protocol:
         return self.config.http_protocol_class(  # type: ignore[call-arg]
@@ -146,5 +103,5 @@ class HttpProcess(uvicorn.Server):
 
 
 def _rest(taken: asyncio.Protocol) -> None:
-    if isinstance(taken, BoundedProtocol):
+    if isinstance(taken, LeavingProtocol):
         taken.rest()

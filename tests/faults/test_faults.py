@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,25 +12,15 @@ import psutil
 import pytest
 import zmq
 
-from ostraka.stopping import SECOND_SIGNAL_S
-from ostraka.supervisor import SERVING_POLL_S
 from ostraka_shared.codec import decode, encode
 from ostraka_shared.messages import PROTOCOL_VERSION, Beat, Hello, Refused, Result
 from tests.cluster import Asked, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
+from tests.faults.stalls import stall_one
 
 pytestmark = pytest.mark.faults
 
 PAUSE_S = 3.0
-
-
-def stall_one(cluster: Cluster, **headers: str):
-    """A request that hangs in a worker; the worker's row of /health."""
-    asked = cluster.ask_in_background("<stall>", **headers)
-    worker = wait_for(
-        lambda: next((w for w in cluster.health()["workers"] if w["running_tokens"]), None), "a worker runs it"
-    )
-    return asked, worker
 
 
 def test_a_killed_workers_request_is_answered_by_another_and_three_kills_are_not_its_fault(
@@ -151,73 +140,6 @@ def test_a_killed_gateway_comes_back_and_its_workers_find_it(cluster: Cluster) -
     assert cluster.decide("x").status_code == 200
 
 
-def test_nothing_outlives_a_killed_supervisor(cluster: Cluster) -> None:
-    cluster.remember_children()
-    cluster.process.kill()
-    cluster.check_no_orphans()
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_answers_what_is_in_flight(cluster: Cluster, release: Path, number: signal.Signals) -> None:
-    asked, _ = stall_one(cluster)
-    cluster.process.send_signal(number)
-    cluster.wait_event("draining", process="gateway")
-    release.touch()
-    assert asked.response().status_code == 200
-    assert cluster.process.wait(20) == 0
-    cluster.check_no_orphans()
-
-
-def test_a_worker_killed_in_a_drain_is_replaced_and_its_request_answered(fake_model, release: Path) -> None:
-    with running(fake_model.path, "--workers=1") as cluster:
-        asked, worker = stall_one(cluster)
-        cluster.process.send_signal(signal.SIGTERM)
-        cluster.wait_event("draining", process="gateway")
-        os.kill(worker["pid"], signal.SIGKILL)
-        release.touch()
-        assert asked.response().status_code == 200
-        assert cluster.process.wait(20) == 0
-        cluster.check_no_orphans()
-
-
-def test_a_stopped_and_continued_supervisor_serves_on_and_stops_in_order(cluster: Cluster) -> None:
-    """Stopped for longer than its longest wait, so that it wakes with its timeout expired."""
-    supervisor = psutil.Process(cluster.process.pid)
-    cluster.process.send_signal(signal.SIGSTOP)
-    wait_for(lambda: supervisor.status() == psutil.STATUS_STOPPED, "it is stopped")
-    expired = time.monotonic() + SERVING_POLL_S
-    wait_for(lambda: time.monotonic() > expired, "its wait's timeout has passed")
-    cluster.process.send_signal(signal.SIGCONT)
-    wait_for(lambda: supervisor.status() != psutil.STATUS_STOPPED, "it runs on")
-    worker = cluster.worker("w0")
-    assert worker
-    os.kill(worker["pid"], signal.SIGKILL)
-    cluster.wait_worker("is replaced", lambda w: w["pid"] != worker["pid"] and w["state"] == "ready")
-    assert cluster.decide("x").status_code == 200
-    assert cluster.stop(signal.SIGTERM) == 0
-
-
-def test_a_second_signal_stops_now(cluster: Cluster) -> None:
-    stall_one(cluster)
-    for _ in range(2):  # at once, they are one
-        cluster.process.send_signal(signal.SIGTERM)
-    cluster.wait_event("draining", process="gateway")
-    later = time.monotonic() + SECOND_SIGNAL_S
-    wait_for(lambda: time.monotonic() > later, "a second")
-    assert cluster.process.poll() is None
-    cluster.process.send_signal(signal.SIGTERM)
-    assert cluster.process.wait(10) == 1
-    cluster.check_no_orphans()
-
-
-def test_the_grace_period_is_kept(fake_model) -> None:
-    with running(fake_model.path, "--workers=1", "--grace-s=0.5") as cluster:
-        cluster.ask_in_background("<stall>")
-        cluster.wait_worker("runs it", lambda w: w["running_tokens"] > 0)
-        assert cluster.stop() == 1
-        assert cluster.event("grace_period_over")
-
-
 def test_strangers_on_the_socket_are_dropped_and_counted(cluster: Cluster, tmp_path: Path) -> None:
     with zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
         stranger.linger = 0
@@ -295,41 +217,6 @@ def test_a_client_that_leaves_takes_its_queued_request_along(fake_model, release
         release.touch()
         assert stalled.response().status_code == 200
         assert cluster.metric("ostraka_requests_total", route="/v1/systemone", status="499") == 1
-
-
-def test_sigterm_is_told_to_load_balancers_first_and_then_nobody_is_let_in(fake_model, release: Path) -> None:
-    """A request that has not arrived in the end was promised nothing: that is an orderly end too."""
-    flags = ("--workers=1", "--not-ready-s=1.5", "--grace-s=5")
-    with running(fake_model.path, *flags) as cluster, httpx.Client() as resting, socket.socket() as half_sent:
-        asked, _ = stall_one(cluster)
-        assert "connection" not in resting.get(f"{cluster.url}/livez").headers
-        cluster.process.send_signal(signal.SIGTERM)
-        wait_for(lambda: httpx.get(f"{cluster.url}/readyz").status_code == 503, "it is not ready")
-        for client in (resting, httpx):  # an open connection and a new one
-            answer = client.get(f"{cluster.url}/livez")
-            assert (answer.status_code, answer.headers["connection"]) == (200, "close")
-        assert not cluster.event("draining")
-        host, _, port = cluster.url.removeprefix("http://").rpartition(":")
-        half_sent.connect((host, int(port)))
-        half_sent.sendall(b"POST /v1/systemone HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf")
-        cluster.wait_event("draining", process="gateway")
-        release.touch()
-        assert asked.response().status_code == 200
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{cluster.url}/readyz", timeout=5)
-        assert cluster.process.wait(20) == 0
-        assert half_sent.recv(1 << 16).startswith(b"HTTP/1.1 503 ")
-
-
-def test_the_end_of_the_grace_period_is_told_in_json(fake_model) -> None:
-    with running(fake_model.path, "--workers=1", "--grace-s=2") as cluster:
-        asked = cluster.ask_in_background("<stall>")
-        cluster.wait_worker("runs it", lambda w: w["running_tokens"] > 0)
-        cluster.process.send_signal(signal.SIGTERM)
-        response = asked.response()
-        assert (response.status_code, response.json()["detail"]["error_type"]) == (503, "draining")
-        assert response.headers["x-typesafe-request-id"]
-        assert cluster.process.wait(20) == 1
 
 
 def test_a_cluster_that_was_paused_as_a_whole_loses_no_worker(cluster: Cluster) -> None:

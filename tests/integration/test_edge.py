@@ -8,16 +8,16 @@ import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
 import pytest
-from typesafe_sdk import Noul, TypeSafeAuthenticationError, TypeSafeClient
+from typesafe_sdk import Noul, TypeSafeClient
 
-from ostraka_gateway.http_server import HEAD_BYTES_MAX
-from tests.cluster import Asked, Cluster, running, wait_for
+from ostraka_gateway.arrival import HEAD_BYTES_MAX
+from tests.cluster import Cluster, running, wait_for
 from tests.fake_model import make_fake_model
+from tests.integration.edge_requests import ALIASES, HEAD, NOUL, REQUEST, connected, detail, post
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -39,31 +39,13 @@ FLAGS = [
     "--request-prompts=310",
     "--request-chars=700000",
 ]
-NOUL = {"type": "noul", "instructions": "Is it so?"}
-REQUEST = {"model": "jev-latest", "state": "x", "questions": {"q": NOUL}}
-ALIASES = ["/v1/systemone", "/systemone", "/api/v1/systemone", "/api/alpha/decisions"]
 ENCODE = {"zstd": zstd.compress, "gzip": gzip.compress, "deflate": zlib.compress}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return make_fake_model(tmp_path_factory.mktemp("edge") / "model").path
 
 
 @pytest.fixture(scope="module")
 def edge(model) -> Iterator[Cluster]:
     with running(model, *FLAGS) as cluster:
         yield cluster
-
-
-def post(cluster: Cluster, body: bytes, path: str = "/v1/systemone", **headers: str) -> httpx.Response:
-    return cluster.client.post(path, content=body, headers={n.replace("_", "-"): v for n, v in headers.items()})
-
-
-def detail(response: httpx.Response) -> Any:
-    assert response.headers["content-type"] == "application/json"
-    assert response.headers["x-typesafe-request-id"]
-    return response.json()["detail"]
 
 
 @pytest.mark.parametrize("encoding", ENCODE)
@@ -171,14 +153,6 @@ def test_an_answer_is_compressed_where_that_is_asked_for_and_worth_it(edge: Clus
     assert "content-encoding" not in small.headers
 
 
-@contextlib.contextmanager
-def connected(cluster: Cluster, sent: bytes = b"") -> Iterator[socket.socket]:
-    host, _, port = cluster.url.removeprefix("http://").rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as client:
-        client.sendall(sent)
-        yield client
-
-
 def read_to_end(client: socket.socket) -> tuple[int, dict[str, str], bytes]:
     """One answer, and then the connection's end."""
     received = b""
@@ -191,9 +165,6 @@ def read_to_end(client: socket.socket) -> tuple[int, dict[str, str], bytes]:
     headers = dict(line.lower().split(": ", 1) for line in lines)
     assert headers["content-length"] == str(len(body))
     return int(status.split()[1]), headers, body
-
-
-HEAD = b"POST /v1/systemone HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n"
 
 
 @pytest.mark.parametrize(
@@ -350,146 +321,3 @@ def test_more_connections_than_the_system_allows_are_refused_at_the_start(model)
     finally:
         cluster.close()
     assert "--connections=100000000 needs" in "".join(cluster.lines)
-
-
-SECRETS = ["s3cret-ci", "s3cret-bare", "s3cret-jev", "s3cret-file", "s3cret-slow", "s3cret-tokens"]
-
-
-@pytest.fixture(scope="module")
-def keys_file(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("keys") / "keys"
-    path.write_text("# ours\nbatch:s3cret-file\nslow:s3cret-slow\ntokens:s3cret-tokens\n")
-    path.chmod(0o600)
-    return path
-
-
-@pytest.fixture(scope="module")
-def guarded(model, keys_file) -> Iterator[Cluster]:
-    env = {"JEV_API_KEY": "s3cret-jev", "OSTRAKA_API_KEYS": "ci:s3cret-ci,s3cret-bare"}
-    flags = ["--workers=1", f"--api-keys-file={keys_file}", "--rate-requests-per-min=30", "--rate-tokens-per-s=500"]
-    with running(model, *flags, env=env) as cluster:
-        cluster.client.headers["authorization"] = "Bearer s3cret-jev"
-        yield cluster
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"}
-
-
-@pytest.mark.parametrize("header", [{}, bearer("wrong"), {"authorization": "Basic eDp5"}], ids=["no", "wrong", "basic"])
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        *[("POST", path) for path in (*ALIASES, "/v1/decisions")],
-        *[("GET", path) for path in ("/v1/models", "/metrics", "/openapi.json", "/nowhere", "/health/")],
-    ],
-)
-def test_every_path_but_the_probes_wants_a_key(guarded: Cluster, method, path, header) -> None:
-    response = httpx.request(method, guarded.url + path, headers=header)
-    assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
-    assert detail(response)["error_type"] == "authentication_error"
-
-
-@pytest.mark.parametrize("path", ["/health", "/livez", "/readyz"])
-def test_probes_want_none(guarded: Cluster, path) -> None:
-    assert httpx.get(guarded.url + path).status_code == 200
-
-
-def test_the_official_sdk_knows_what_a_wrong_key_is(guarded: Cluster) -> None:
-    with (
-        TypeSafeClient(api_key="wrong", base_url=guarded.url) as client,
-        pytest.raises(TypeSafeAuthenticationError, match="wants an API key"),
-    ):
-        client.models.list()
-    with TypeSafeClient(api_key="s3cret-ci", base_url=guarded.url) as client:
-        assert client.models.list().models
-
-
-def test_a_large_body_is_understood_beside_the_others(guarded: Cluster) -> None:
-    """In a thread, where it is answered and refused as a small one; all of them are under way at once."""
-
-    def ask(request: dict[str, Any], padding: int) -> Asked:
-        body = json.dumps(request).encode() + b" " * padding
-        return Asked(lambda: httpx.post(f"{guarded.url}/v1/systemone", content=body, headers=bearer("s3cret-ci")))
-
-    pairs = [[ask(request, padding) for padding in (400_000, 0)] for request in (REQUEST, {})]
-    answers = [[asked.response() for asked in pair] for pair in pairs]
-    assert [[answer.status_code for answer in pair] for pair in answers] == [[200, 200], [422, 422]]
-    assert all(large.content == small.content for large, small in answers)
-
-
-def test_a_wrong_key_is_told_before_the_body_is_read(guarded: Cluster) -> None:
-    with connected(guarded, HEAD % 10**9 + b"\r\n") as client:
-        assert client.recv(65536).startswith(b"HTTP/1.1 401")
-
-
-@pytest.mark.parametrize(
-    ("key", "name"), [("s3cret-jev", "key1"), ("s3cret-ci", "ci"), ("s3cret-bare", "key2"), ("s3cret-file", "batch")]
-)
-def test_a_key_is_counted_by_its_name(guarded: Cluster, key, name) -> None:
-    before = guarded.metric("ostraka_key_requests_total", key=name, status="200")
-    assert httpx.post(f"{guarded.url}/v1/systemone", json=REQUEST, headers=bearer(key)).status_code == 200
-    after = guarded.metric("ostraka_key_requests_total", key=name, status="200")
-    assert after - before == (2 if name == "key1" else 1)  # key1 also reads the metrics
-
-
-def test_a_key_never_shows(guarded: Cluster) -> None:
-    wrong = httpx.post(f"{guarded.url}/v1/systemone", json=REQUEST, headers=bearer("s3cret-wrong"))
-    shown = [wrong.text, guarded.client.get("/metrics").text, guarded.client.get("/health").text, *guarded.lines]
-    processes = psutil.Process(guarded.process.pid).children(recursive=True)
-    shown += [" ".join(process.cmdline()) for process in processes]
-    assert not [text for text in shown if "s3cret" in text]
-    assert guarded.event("serving", keys=["batch", "ci", "key1", "key2", "slow", "tokens"])
-
-
-def test_workers_hold_no_keys(guarded: Cluster) -> None:
-    worker = psutil.Process(guarded.health()["workers"][0]["pid"])
-    assert not {"JEV_API_KEY", "OSTRAKA_API_KEYS"} & set(worker.environ())
-    assert "PATH" in worker.environ()
-
-
-def test_requests_beyond_the_rate_are_refused_until_the_time_they_are_told(guarded: Cluster) -> None:
-    with httpx.Client(base_url=guarded.url, headers=bearer("s3cret-slow")) as client:
-        statuses = [client.post("/v1/systemone", content=b"{}").status_code for _ in range(30)]
-        refused = client.post("/v1/systemone", json=REQUEST)
-    assert statuses == [422] * 30  # what is refused later counts too
-    assert (refused.status_code, detail(refused)["error_type"]) == (429, "rate_limit_error")
-    assert 0 < int(refused.headers["retry-after-ms"]) <= 2000
-    assert refused.headers["retry-after"] in ("1", "2")
-    assert httpx.post(f"{guarded.url}/v1/systemone", json=REQUEST, headers=bearer("s3cret-ci")).status_code == 200
-
-
-def test_tokens_beyond_the_rate_are_refused_until_the_time_they_are_told(guarded: Cluster) -> None:
-    with httpx.Client(base_url=guarded.url, headers=bearer("s3cret-tokens")) as client:
-        assert client.post("/v1/systemone", json=REQUEST | {"state": "x" * 1000}).status_code == 200
-        refused = client.post("/v1/systemone", json=REQUEST)
-        assert (refused.status_code, detail(refused)["error_type"]) == (429, "rate_limit_error")
-        assert 0 < int(refused.headers["retry-after-ms"]) < 2000
-        waited = float(refused.headers["retry-after-ms"]) / 1000
-        wait_for(lambda: client.post("/v1/systemone", json=REQUEST).status_code == 200, "it is told", waited + 5)
-
-
-def test_without_keys_a_header_is_ignored_and_the_rate_is_everyone_s(model) -> None:
-    with running(model, "--workers=1", "--rate-requests-per-min=2") as cluster:
-        statuses = [cluster.decide("x", authorization=f"Bearer {n}").status_code for n in range(3)]
-        assert statuses == [200, 200, 429]
-        assert cluster.client.get("/v1/models").status_code == 200
-        assert cluster.event("serving", keys=[])
-
-
-def test_keys_others_can_read_stop_the_server_at_the_start(model, tmp_path: Path) -> None:
-    path = tmp_path / "keys"
-    path.write_text("s3cret")
-    path.chmod(0o644)
-    cluster = Cluster(model, f"--api-keys-file={path}")
-    try:
-        assert cluster.process.wait(20) == 1
-    finally:
-        cluster.close()
-    assert "chmod o-rwx" in "".join(cluster.lines)
-    assert "s3cret" not in "".join(cluster.lines)
-
-
-def test_an_open_address_without_keys_is_warned_of(model) -> None:
-    with running(model, "--workers=1", "--host=0.0.0.0") as cluster:
-        assert cluster.event("no_api_keys", host="0.0.0.0")  # noqa: S104

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from ostraka_gateway import http_process
+from ostraka_gateway import connection_drain
 from ostraka_gateway.handover import HANDED, Handover, Takeover
 from ostraka_gateway.http_process import HttpProcess
-from ostraka_gateway.http_server import protocol_for
+from ostraka_gateway.leaving_protocol import protocol_for
 from ostraka_gateway.private_client import PrivateClient, Unreachable
 from tests.waiting import until
 
@@ -171,7 +171,7 @@ async def test_a_connection_that_was_given_away_may_rest_as_long_as_before(pair,
     await until(lambda: len(new.server.server_state.connections) == 1)
     (taken,) = new.server.server_state.connections
     await until(lambda: taken.timeout_keep_alive_task is not None)
-    assert taken._arrival is None
+    assert not taken._arrival.is_running
     assert await client.ask() == "new"
     await old.gone()
 
@@ -180,7 +180,7 @@ async def test_a_request_that_is_half_there_is_answered_where_it_began(pair, con
     old, new, private = pair
     client = await connect()
     client.send(REQUEST[:10])
-    await until(lambda: any(each._is_in_head for each in old.server.server_state.connections))
+    await until(lambda: any(each._head.is_open for each in old.server.server_state.connections))
     await new.server.accept()
     old.server.leave(private)
     assert await (await connect()).ask() == "new"
@@ -190,12 +190,12 @@ async def test_a_request_that_is_half_there_is_answered_where_it_began(pair, con
 
 
 async def test_without_a_successor_the_next_answer_says_that_it_is_the_last(listener, connect, monkeypatch):
-    monkeypatch.setattr(http_process, "LAST_REQUESTS_S", 5.0)
+    monkeypatch.setattr(connection_drain, "LAST_REQUESTS_S", 5.0)
     old = await Running("old", listener).started()
     client = await connect()
     assert await client.ask() == "old"
     old.server.leave()
-    await until(lambda: any(each._is_leaving for each in old.server._connections()))
+    await until(lambda: any(each._is_leaving for each in old.server.server_state.protocols))
     client.send()
     head, body = await client.receive()
     assert body == "old"
@@ -205,7 +205,7 @@ async def test_without_a_successor_the_next_answer_says_that_it_is_the_last(list
 
 
 async def test_a_successor_that_is_not_there_is_done_without(listener, connect, tmp_path, monkeypatch):
-    monkeypatch.setattr(http_process, "HANDOVER_S", 0.1)
+    monkeypatch.setattr(connection_drain, "HANDOVER_S", 0.1)
     old = await Running("old", listener).started()
     client = await connect()
     assert await client.ask() == "old"

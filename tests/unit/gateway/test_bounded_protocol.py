@@ -8,7 +8,8 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from ostraka_gateway.http_server import HEAD_BYTES_MAX, protocol_for
+from ostraka_gateway.arrival import HEAD_BYTES_MAX
+from ostraka_gateway.leaving_protocol import protocol_for
 from ostraka_gateway.plain_protocol import HALF_CLOSE_S
 from tests.waiting import until
 
@@ -69,7 +70,7 @@ async def protocol(asked):
     await asyncio.gather(*made.tasks)
     if made.parser is not None:
         made.connection_lost(None)
-    assert made._arrival is None
+    assert not made._arrival.is_running
     assert made._unread._next_look is None
 
 

@@ -1,0 +1,78 @@
+"""How the connections of a server that leaves come to their end: each is given to the successor, between requests, or
+has its last answer; who is idle is waited for a moment."""
+
+import asyncio
+import os
+import socket
+
+from ostraka_gateway.handover import Handover
+from ostraka_gateway.leaving_protocol import LeavingState
+
+LAST_REQUESTS_S = 1.0
+"""For a client that was just going to send its next request on a connection it keeps."""
+HANDOVER_S = 5.0
+"""For the successor to take all connections; what is busy for longer is told to close with its answer."""
+POLL_S = 0.01
+
+
+class ConnectionDrain:
+    """`listener`: the socket that others may accept on. `announce`, `begin` and then `run`, which `hurry` ends soon."""
+
+    def __init__(self, state: LeavingState, listener: socket.socket) -> None:
+        self._state = state
+        self._others = socket.socket(fileno=os.dup(listener.fileno()))
+        self._is_hurried = False
+
+    def announce(self) -> None:
+        """While the server still accepts: so that no connection that is used is left open when it leaves."""
+        self._state.is_announced = True
+        self._close_after_next()
+
+    def begin(self, successor: str | None) -> None:
+        """`successor`: the private socket of the server that takes the connections."""
+        if successor:
+            self._state.handover = Handover(successor)
+            self._hand_over()
+
+    def hurry(self) -> None:
+        self._is_hurried = True
+
+    async def run(self) -> None:
+        if self._state.handover:
+            await self._give_away()
+            self._state.handover.close()
+            self._state.handover = None
+        await self._await_last_requests()
+
+    def close(self) -> None:
+        self._others.close()
+
+    async def _give_away(self) -> None:
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + HANDOVER_S
+        while self._state.connections and loop.time() < ends and not self._is_hurried:
+            self._hand_over()
+            await asyncio.sleep(POLL_S)
+
+    async def _await_last_requests(self) -> None:
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + LAST_REQUESTS_S
+        self._close_after_next()
+        # By looking: whether others still accept is told to nobody.
+        while self._is_awaited() and loop.time() < ends:  # noqa: ASYNC110
+            await asyncio.sleep(POLL_S)
+
+    def _is_awaited(self) -> bool:
+        """A last request may still come, and its client need not look elsewhere anyway: the supervisor shuts the socket
+        when all are to leave."""
+        is_idle = not all(each.is_busy for each in self._state.protocols)
+        do_others_accept = self._others.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        return bool(is_idle and do_others_accept and not self._is_hurried)
+
+    def _hand_over(self) -> None:
+        for connection in self._state.protocols:
+            connection.hand_over()
+
+    def _close_after_next(self) -> None:
+        for connection in self._state.protocols:
+            connection.close_after_next()
