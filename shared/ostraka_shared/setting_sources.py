@@ -3,8 +3,6 @@ that Kubernetes has set, a line of the config file outside of our table."""
 
 import io
 import tomllib
-from argparse import Namespace
-from collections.abc import Mapping
 from typing import Any
 
 import configargparse
@@ -14,11 +12,13 @@ TABLE = "ostraka"
 
 
 class Parser(configargparse.ArgumentParser):  # type: ignore[misc]
-    """Reads the process's environment, as its base does where none is given; and not all that is there."""
-
-    def parse_known_args(self, *given: Any, env_vars: Mapping[str, str], **rest: Any) -> tuple[Namespace, list[str]]:
-        values, unknown = super().parse_known_args(*given, env_vars=meant_variables(env_vars), **rest)
-        return values, unknown
+    def convert_item_to_command_line_arg(self, action: Any, key: str, value: Any) -> list[str]:
+        """What a variable or a line of a file is on the command line."""
+        is_variable = action is not None and key == action.env_var
+        if is_variable and not is_meant(key, value):
+            return []
+        found: list[str] = super().convert_item_to_command_line_arg(action, key, value)
+        return found
 
 
 class ConfigFile(configargparse.TomlConfigParser):  # type: ignore[misc]
@@ -38,11 +38,7 @@ class ConfigFile(configargparse.TomlConfigParser):  # type: ignore[misc]
         return super().parse(io.StringIO(text))
 
 
-def meant_variables(environment: Mapping[str, str]) -> dict[str, str]:
+def is_meant(variable: str, value: str) -> bool:
     """An empty variable is an unset one: compose files have it so. For a Service called `ostraka`, Kubernetes gives
     each pod an OSTRAKA_PORT that is an address."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if not name.startswith(PREFIX) or (value and not (name == "OSTRAKA_PORT" and value.startswith("tcp://")))
-    }
+    return bool(value) and not (variable == f"{PREFIX}PORT" and value.startswith("tcp://"))
