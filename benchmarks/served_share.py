@@ -83,18 +83,20 @@ def serve_bare(pipe: Connection, path: str, works: list[Work], core: int) -> Non
         batcher = Batcher(DEFAULT_BATCH_TOKENS)
         for work in works:
             batcher.add(Waiting.take(work, 0.0))
-        begun = time.perf_counter()
+        begun, cpu = time.perf_counter(), time.process_time()
         while batch := batcher.next_batch() or batcher.next_long():
             run = BatchRun([waiting.work for waiting in batch], DEFAULT_BATCH_TOKENS)
             for call in run.calls:
                 run.run(engine, call)
-        pipe.send(sum(work.tokens for work in works) / (time.perf_counter() - begun))
+        taken = time.perf_counter() - begun, time.process_time() - cpu
+        pipe.send(tuple(sum(work.tokens for work in works) / seconds for seconds in taken))
 
 
-def run_bare(pipe: Connection) -> float:
+def run_bare(pipe: Connection) -> tuple[float, float]:
+    """Tokens a second, and a second of its CPU time."""
     pipe.send("run")
-    tokens_per_s: float = pipe.recv()
-    return tokens_per_s
+    rates: tuple[float, float] = pipe.recv()
+    return rates
 
 
 def worker_core(cluster: Cluster) -> int:
@@ -127,23 +129,37 @@ def cpu_s(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
+def queued_s(process: psutil.Process) -> float:
+    """How long it could have run and its core was another's: that of a process with one thread that computes."""
+    return int(Path(f"/proc/{process.pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+
+
 def report_share(one: Cluster, bare: Connection, bodies: list[bytes], rounds: int) -> None:
-    shares, gateway_us, busy = [], [], []
+    shares, cpu_shares, gateway_us, busy, queued = [], [], [], [], []
     run_load(one.url, bodies, IN_FLIGHT)
     for number in range(rounds):
-        alone = run_bare(bare)
-        before, worker_before = cpu_s(gateway(one)), cpu_s(worker(one))
+        alone, alone_cpu = run_bare(bare)
+        before, worker_before, queued_before = cpu_s(gateway(one)), cpu_s(worker(one)), queued_s(worker(one))
         measured = run_load(one.url, bodies, IN_FLIGHT)
         served = measured.tokens_per_s
         gateway_us.append((cpu_s(gateway(one)) - before) / len(bodies) * 1e6)
-        busy.append((cpu_s(worker(one)) - worker_before) / measured.wall_s)
+        computed = cpu_s(worker(one)) - worker_before
+        busy.append(computed / measured.wall_s)
+        queued.append((queued_s(worker(one)) - queued_before) / measured.wall_s)
+        cpu_shares.append(served * measured.wall_s / computed / alone_cpu)
         shares.append(served / alone)
         print(f"round {number + 1}: bare {alone:.0f} tok/s, served {served:.0f}, {served / alone:.1%}", flush=True)
+    print(f"served share of the bare loop: median {statistics.median(shares):.1%}, {spread(shares)}")
     print(
-        f"served share of the bare loop: median {statistics.median(shares):.1%}, {min(shares):.1%}..{max(shares):.1%}"
+        f"in CPU time, which neighbours do not take: median {statistics.median(cpu_shares):.1%}, {spread(cpu_shares)}"
     )
-    print(f"the worker computed for {statistics.median(busy):.1%} of the time; what else is lost, neighbours took")
+    shown = f"{statistics.median(busy):.1%} of the time, and waited for its core for {statistics.median(queued):.1%}"
+    print(f"the worker computed for {shown}; the rest it waited for work")
     print(f"gateway CPU a request: median {statistics.median(gateway_us):.0f} us")
+
+
+def spread(shares: list[float]) -> str:
+    return f"{min(shares):.1%}..{max(shares):.1%}"
 
 
 def report_scaling(one: Cluster, two: Cluster, bodies: list[bytes], rounds: int) -> None:

@@ -13,7 +13,9 @@ from ostraka_worker.config import DEFAULT_BATCH_TOKENS, DEFAULT_IDLE_CALL_S, Sta
 class ProcessesConfig:
     gateways: int = option(1, "gateway processes on the port: more answer more requests a second of small models")
     workers: int | None = option(None, "worker processes; by default one for each core that may be used")
-    cores_per_worker: int = option(1, "cores of each worker: more answer one request sooner, but fewer in all")
+    cores_per_worker: int = option(
+        1, "cores of each worker: more answer one request sooner, but fewer in all; int8 with AMX uses one"
+    )
     worker_start: str = option(
         "fork",
         "fork: workers share the memory of one loaded model, if each has one core; load: each loads its own",

@@ -40,7 +40,7 @@ class GatewayConfig:
     number: int = option(0, "which of these gateways it is, from 0")
     rollout: RolloutConfig = group(RolloutConfig)
     cluster: ClusterConfig = group(ClusterConfig)
-    deadline_ms: int = option(DEFAULT_DEADLINE_MS, "how long a request may take, unless its x-deadline-ms says less")
+    deadline_ms: int = option(DEFAULT_DEADLINE_MS, "how long a request may take, unless its x-deadline-ms differs")
     queue_tokens: int = option(DEFAULT_QUEUE_TOKENS, "most tokens waiting for a worker; more is refused with 529")
     answer_cache_bytes: int = option(0, "bytes of answers kept, so as not to work them out again; 0 keeps none")
     heartbeat_ms: int = option(500, "how long an idle worker may be silent")

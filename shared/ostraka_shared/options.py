@@ -4,7 +4,7 @@ Each field is declared with `option(default, help)`; its name is the flag's, the
 be a `group` instead: another such dataclass, whose fields are flags beside the others.
 """
 
-from argparse import ArgumentTypeError, Namespace
+from argparse import Action, ArgumentDefaultsHelpFormatter, ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from pathlib import Path
@@ -35,13 +35,21 @@ def group(settings: type[Any]) -> Any:
     return field(default_factory=settings)
 
 
+class HelpFormatter(ArgumentDefaultsHelpFormatter):
+    """Names a default where there is one; where there is none, the help text says what happens."""
+
+    def _get_help_string(self, action: Action) -> str | None:
+        has_default = action.default is not None and action.default is not False
+        return super()._get_help_string(action) if has_default else action.help
+
+
 def build_parser(prog: str, description: str) -> configargparse.ArgumentParser:
     parser = Parser(
         prog=prog,
         description=description,
         auto_env_var_prefix=PREFIX,
         config_file_parser_class=ConfigFile([TABLE]),
-        formatter_class=configargparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--config", is_config_file_arg=True, metavar="FILE", help="a TOML file with an [ostraka] table")

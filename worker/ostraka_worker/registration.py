@@ -2,11 +2,7 @@
 
 from collections.abc import Callable
 
-import structlog
-
 from ostraka_shared.messages import Bye, Drain, Hello, Message, Ready, Refused
-
-log = structlog.get_logger()
 
 
 class Registration:

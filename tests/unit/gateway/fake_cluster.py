@@ -13,7 +13,7 @@ from ostraka_gateway.roster import Roster
 from ostraka_gateway.worker import WorkerState
 from ostraka_shared import errors
 from ostraka_shared.codec import decode, encode
-from ostraka_shared.messages import Cancel, Failed, Hello, Ready, Refused, Result, Started, Welcome, Work
+from ostraka_shared.messages import Bye, Cancel, Drain, Failed, Hello, Ready, Refused, Result, Started, Welcome, Work
 from tests.clocks import FakeTimeLoop
 from tests.unit.gateway.world import CREDIT, LIMIT, p_yes_of
 
@@ -53,10 +53,6 @@ class FakeWatch:
 
     def is_sibling(self, _identity):
         return True
-
-    def is_running(self, _identity):
-        """Who is followed by a newer one is dead here, though its end was not noticed yet."""
-        return False
 
     def kill(self, identity):
         self.killed.append(identity)
@@ -145,6 +141,7 @@ class FakeCluster:
             self.gateway = Cluster(self.roster, Metrics(), heartbeat_ms=500, queue_tokens=LIMIT)
         self.socket, self.watch = self.gateway._socket, self.gateway._watch
         self.socket.receiver = self.receive
+        self.watch.is_running = lambda identity: self.processes[identity].is_alive
         self.parts = self.gateway.dispatcher._table._parts
         self.witness = Witness(self.gateway.single_flight, self.loop)
         self.take_back, self.gateway.dispatcher.take_back = self.gateway.dispatcher.take_back, self.watch_the_end
@@ -163,9 +160,10 @@ class FakeCluster:
         found = [p for p in found if not joined or self.roster.find(p.identity)]
         return self.random.choice(found) if found else None
 
-    def start(self, name, *, is_ready=True):
+    def start(self, name, *, is_ready=True, is_beside=False):
+        """`is_beside`: to take the place of one that still runs."""
         for old in self.processes.values():
-            if old.name == name:
+            if old.name == name and not is_beside:
                 old.is_alive = False
         self.incarnations[name] += 1
         process = FakeWorker(name, self.incarnations[name])
@@ -190,6 +188,8 @@ class FakeCluster:
                 process.queue.append(message)
             case Cancel():
                 process.cancelled.add((message.request_id, message.attempt))
+            case Drain():
+                self.loop.call_soon(self.leave, process)
             case Refused(code="unknown_worker"):
                 process.queue.clear()
                 if process.is_alive:
@@ -212,6 +212,18 @@ class FakeCluster:
     def introduce(self, process):
         self.say(process, process.hello)
         self.say(process, Ready("fake 1", CREDIT, 350.0))
+
+    def leave(self, process):
+        """It finishes what it holds. One that hangs does not."""
+        if not process.is_alive or process.is_hung:
+            return
+        self.say(process, Drain())
+        held, process.batch, process.queue = [*process.batch, *process.queue], [], []
+        for work in held:
+            if (work.request_id, work.attempt) not in process.cancelled:
+                self.say(process, result(work))
+        self.say(process, Bye("drained"))
+        process.is_alive = False
 
     def begin_a_call(self, process):
         for work in [each for each in process.queue if (each.request_id, each.attempt) in process.cancelled]:

@@ -40,10 +40,10 @@ class ClusterMachine(RuleBasedStateMachine):
             if not any(p.is_alive for p in self.cluster.processes.values() if p.name == name):
                 self.cluster.start(name)
 
-    @rule(name=st.sampled_from(NAMES), is_ready=st.booleans())
-    def replace(self, name, is_ready):
-        """The new process says HELLO before the old one's death is noticed."""
-        self.cluster.start(name, is_ready=is_ready)
+    @rule(name=st.sampled_from(NAMES), is_ready=st.booleans(), is_beside=st.booleans())
+    def replace(self, name, is_ready, is_beside):
+        """The new process says HELLO before the old one's death is noticed, or beside it, which is to leave."""
+        self.cluster.start(name, is_ready=is_ready, is_beside=is_beside)
 
     @rule(count=COUNTS, prompts=st.integers(1, 3), deadline_s=st.sampled_from([3.0, 9.0, 60.0]))
     def ask_about_a_state(self, count, prompts, deadline_s):
@@ -188,8 +188,13 @@ class ClusterMachine(RuleBasedStateMachine):
         for worker in self.roster:
             assert worker.outstanding_tokens == sum(worker.held.values()) >= 0
             assert worker.credit.claimed == sum(worker.credit._claims.values()) >= 0
-        names = [worker.hello.worker_id for worker in self.roster]
-        assert len(names) == len(set(names))
+
+    @invariant()
+    def of_one_name_the_newest_that_is_ready_gets_the_work(self):
+        for worker in self.roster:
+            ready = [w for w in self.roster if w.hello.worker_id == worker.hello.worker_id and w.engine]
+            is_newest = all(w.hello.incarnation <= worker.hello.incarnation for w in ready)
+            assert is_newest or worker.state is not WorkerState.READY
 
     @invariant()
     def nothing_waits_that_could_be_sent(self):

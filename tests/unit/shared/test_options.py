@@ -48,6 +48,15 @@ def refuses(capsys):
     return call
 
 
+def test_help_names_a_default_only_where_there_is_one():
+    parser = build_parser("test", "A test.")
+    add_options(parser, Settings)
+    said = " ".join(parser.format_help().split())
+    assert "a number (default: 3)" in said
+    assert "None" not in said
+    assert "False" not in said
+
+
 def test_defaults():
     assert read(["--name=a"]) == Settings(name="a")
 

@@ -9,8 +9,8 @@ import tempfile
 from benchmarks.engine_memory import load, measure
 with tempfile.TemporaryDirectory() as folder:
     engine = load(Path(folder), None)
-measure(engine, 1500)
-found = measure(engine, 1500)
+measure(engine, 600)
+found = measure(engine, 600)
 print(found.last_mb - found.first_mb)
 """
 # Measured: 0.0 to 0.5 MB. An array of a call's rows that is never given back would be 30 MB or more.
