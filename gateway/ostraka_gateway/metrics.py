@@ -13,7 +13,6 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from ostraka_gateway.figures import ClusterFigures
-from ostraka_gateway.timeline import DECIMALS
 from ostraka_gateway.worker import WorkerState
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -41,8 +40,7 @@ class Metrics:
             buckets=SECONDS,
             registry=self._registry,
         )
-        for stage in DECIMALS:  # its file is opened now, not by the first request
-            self.seconds.labels(stage)
+        self.seconds.labels("total")  # its file is opened now, not by the first request
         self.redispatched = counter("ostraka_redispatched_requests", "Requests sent to another worker", ["reason"])
         self.late_results = counter("ostraka_late_results", "Results nobody waited for any more")
         self.duplicates = counter(
@@ -81,7 +79,10 @@ class Metrics:
 
 def count_in(folder: Path, name: str) -> None:
     """From now on this process counts in files of its name, which outlive it: who succeeds it counts on, so that no sum
-    over the gateways ever falls. prometheus_client reads the folder from the environment."""
+    over the gateways ever falls. prometheus_client reads the folder from the environment, and takes the files as it
+    finds them. Raises OSError where there is no room for them."""
+    for kind in ("counter", "histogram"):
+        _allot(folder / f"{kind}_{name}.db")
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
     values.ValueClass = values.MultiProcessValue(lambda: name)  # type: ignore[no-untyped-call]
 
@@ -91,7 +92,10 @@ def _allot(file: Path) -> None:
     disk has none left then, the process is ended by SIGBUS."""
     with file.open("ab") as made:
         if file.stat().st_size < FILE_BYTES:
-            os.posix_fallocate(made.fileno(), 0, FILE_BYTES)
+            try:
+                os.posix_fallocate(made.fileno(), 0, FILE_BYTES)
+            except OSError as bad:  # which does not say of what
+                raise OSError(bad.errno, bad.strerror, str(file)) from None
 
 
 class GatewaysCollector(Collector):
