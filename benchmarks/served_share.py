@@ -84,7 +84,8 @@ def serve_bare(pipe: Connection, path: str, works: list[Work], core: int) -> Non
         for work in works:
             batcher.add(Waiting.take(work, 0.0))
         begun, cpu = time.perf_counter(), time.process_time()
-        while batch := batcher.next_batch() or batcher.next_long():
+        while sizes := batcher.sizes:
+            batch = batcher.next_batch(min(sizes))
             run = BatchRun([waiting.work for waiting in batch], DEFAULT_BATCH_TOKENS)
             for call in run.calls:
                 run.run(engine, call)
