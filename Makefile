@@ -13,7 +13,7 @@ test: $(VENV)/.dev               ## the whole suite: unit, contract, integration
 	$(PYTEST) -n 2 --dist loadgroup
 
 check: lint                      ## the lints, and the unit tests
-	$(PYTEST) tests/unit tests/contract -q
+	$(PYTEST) tests/unit tests/contract -q -n logical --maxprocesses 8 --dist loadgroup -p no:schemathesis
 
 lint: $(VENV)/.dev               ## formatting, lints, types, import rules
 	$(BIN)/ruff format --check .

@@ -1,9 +1,4 @@
 import os
-
-# Before numpy is imported. The tests' products are small: its threads would only wait for each other, and beside other
-# work the builder's tests took five times the CPU time.
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
-
 import signal
 from collections.abc import Iterator
 from pathlib import Path

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Sequence
 
 ANSWER_S = 0.5
+"""The supervisor stands still meanwhile; a gateway's own answer takes a millisecond."""
 PIECE_BYTES = 1 << 16
 
 

@@ -17,6 +17,8 @@ THREAD_BYTES = 1 << 17
 """From here on in a thread: that much takes 0.3 ms of zstd, 0.9 ms of gzip."""
 ZSTD_LEVEL = 1
 GZIP_LEVEL = 1
+"""An answer of 30 kB becomes 28 % of that in 0.08 ms of zstd (30 % in 0.13 ms at level 3), and 36 % in 0.18 ms of gzip
+(32 % in 0.53 ms at level 6)."""
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 

@@ -11,16 +11,20 @@ from dataclasses import dataclass, field
 UNIT_TOKENS = 256.0
 """A full call. In this unit the three columns, 1, x and x^2, are of like size."""
 REMEMBERED = 0.95
+"""Of a call's weight at the next one: the last twenty or so count."""
 PRIOR_SHARES = (0.1, 0.9, 0.0)
 """Of a full call as the worker measured it: the call's own part, its tokens', their square's."""
 PRIOR_WEIGHT = 0.05
 """Of that measurement, in calls; it is not forgotten."""
 OUTLIER_SPREADS = 3.0
+"""Further off than that, a call weighs less the further it is."""
 SPREAD = 0.3
 LEAST_SPREAD = 0.05
 """Usual distances of a call from its prediction, as a share of it."""
 SPREAD_WEIGHT = 0.1
+"""Of the newest call's distance in that usual one."""
 TERMS = ((0, 1, 2), (0, 1), (1, 2), (0, 2), (1,), (0,), (2,))
+"""Those that are fitted: all, or where one would be negative, fewer."""
 
 Terms = tuple[float, float, float]
 

@@ -13,6 +13,7 @@ from ostraka_shared.errors import RequestError, ServingError, TooManyConnections
 OPEN_PATHS = frozenset({"/health", "/livez", "/readyz"})
 """Who restarts or routes around this server must always learn how it is."""
 CROWDED_RETRY_S = 1.0
+"""When a connection closes, nobody knows; those that only rest are closed after a minute."""
 
 
 class Gate:

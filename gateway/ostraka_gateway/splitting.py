@@ -12,7 +12,9 @@ from itertools import accumulate
 from ostraka_shared.reading_rules import LONG_PAST_TOKENS
 
 LEAST_SAVED_S = 0.02
+"""Less is within the error of a prediction."""
 WORTH = 0.5
+"""Of the time to read the prefix once more: others could have had it."""
 
 
 @dataclass(frozen=True, slots=True)

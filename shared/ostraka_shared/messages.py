@@ -18,12 +18,8 @@ version is told so in its own, by the one message that has never changed and nev
 """
 
 from dataclasses import dataclass
-from typing import NewType
 
 PROTOCOL_VERSION = 3
-
-RequestId = NewType("RequestId", str)
-WorkerId = NewType("WorkerId", str)
 
 TOKEN_BYTES = 4
 """Token ids travel as little-endian uint32."""

@@ -10,6 +10,7 @@ import math
 ASKED_S = 2.0
 """So long a gateway's part is kept for it after it last asked: a few heartbeats."""
 REMEMBERED_S = 2.0
+"""After so long, what a gateway has used of the worker's time counts a third."""
 
 
 class Sharing:

@@ -9,7 +9,9 @@ LEAST_RATE = 0.04
 """Of the learning rate, at the end."""
 MOST_STEPS_BETWEEN = 200
 PATIENCE = 6
+"""Looks without a gain, three epochs of a small file, until a tuning is over."""
 LEAST_GAIN = 0.0005
+"""Of the held-out loss, which is about 0.6; less is noise."""
 
 
 @dataclass(frozen=True, slots=True)

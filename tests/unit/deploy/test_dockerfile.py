@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from ostraka_worker.build.catalog import DEFAULT_PRECISION
+
 ROOT = Path(__file__).parents[3]
 COPIED = [
     source
@@ -22,3 +24,10 @@ def test_what_the_dockerfile_copies_is_sent_to_the_engine(source: str) -> None:
 
 def test_what_the_build_reads_is_copied() -> None:
     assert {"pyproject.toml", "hatch_build.py", "README.md", "LICENSE"} < set(COPIED)
+
+
+def test_the_image_s_model_has_the_default_precision_unless_compose_is_told_another() -> None:
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
+    assert f"ARG PRECISION={DEFAULT_PRECISION}\n" in dockerfile
+    assert '--precision "$PRECISION"' in dockerfile
+    assert f"PRECISION: ${{OSTRAKA_PRECISION:-{DEFAULT_PRECISION}}}\n" in (ROOT / "deploy" / "compose.yaml").read_text()
