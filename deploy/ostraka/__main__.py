@@ -3,7 +3,9 @@
 import sys
 
 from ostraka.interrupts import ending_at_once
+from ostraka.standard_streams import open_closed_ones
 
+open_closed_ones()
 with ending_at_once():
     from ostraka.command import main
 

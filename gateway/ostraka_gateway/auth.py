@@ -96,7 +96,7 @@ class _Reader:
 
 def _read_private(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:  # Windows' editors put a mark before it
             if os.fstat(file.fileno()).st_mode & stat.S_IRWXO:
                 raise ConfigError(f"others may read {path} or write to it: chmod o-rwx, and think of the keys as known")
             return file.read()

@@ -5,7 +5,7 @@ import asyncio
 from typing import Any, ClassVar
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from ostraka_gateway.arrival import ArrivalTimer, RequestHead, headers_too_large
@@ -19,6 +19,8 @@ HEADER_MARKS = len(": \r\n")
 
 class BoundedProtocol(PlainProtocol):
     connections_max: ClassVar[int]
+    _earlier: RequestResponseCycle | None = None
+    """What was not answered when the head of `cycle` had come: its client sends ahead."""
 
     def __init__(
         self,
@@ -70,7 +72,10 @@ class BoundedProtocol(PlainProtocol):
 
     def on_headers_complete(self) -> None:
         self._head.end()
+        earlier = self.cycle if self.is_busy else None
         super().on_headers_complete()
+        if self.cycle is not earlier:
+            self._earlier = earlier
 
     def on_message_complete(self) -> None:
         self._arrival.stop()
@@ -92,8 +97,19 @@ class BoundedProtocol(PlainProtocol):
         else:  # nothing was sent, or what was answered already goes on arriving for nobody
             self.transport.close()
 
+    def _last_awaited(self) -> RequestResponseCycle | None:
+        """The last request that is here whole and not answered. One behind it that will never be whole is forgotten."""
+        if self.is_arriving and self._earlier and not self._earlier.response_complete:
+            self.pipeline.popleft()
+            self.cycle, self._earlier = self._earlier, None
+        return self.cycle if self.is_busy and not self.is_arriving else None
+
     def _refuse(self, error: OstrakaError) -> None:
-        """Without the application, which knows of no request; and then the connection is closed."""
+        """Without the application, which knows of no request; and then the connection is closed. A client takes the
+        first answer for the first of its requests: if one is still being answered, that is told, and then closed."""
+        if last := self._last_awaited():
+            last.keep_alive = False
+            return
         problem = from_error(error)
         headers = problem.headers | {"content-length": str(len(problem.body)), "connection": "close"}
         listed = [f"{name}: {value}\r\n" for name, value in headers.items()]

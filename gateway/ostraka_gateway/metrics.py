@@ -18,6 +18,9 @@ from ostraka_gateway.worker import WorkerState
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
+FILE_BYTES = 1 << 20
+"""Of one gateway's counts of a kind, as prometheus_client begins it; a series takes about 100."""
+
 RECYCLED, LOST = "ostraka_recycled_workers", "ostraka_lost_workers"
 
 
@@ -37,6 +40,7 @@ class Metrics:
             buckets=SECONDS,
             registry=self._registry,
         )
+        self.seconds.labels("total")  # its file is opened now, not by the first request
         self.redispatched = counter("ostraka_redispatched_requests", "Requests sent to another worker", ["reason"])
         self.late_results = counter("ostraka_late_results", "Results nobody waited for any more")
         self.duplicates = counter(
@@ -75,9 +79,23 @@ class Metrics:
 
 def count_in(folder: Path, name: str) -> None:
     """From now on this process counts in files of its name, which outlive it: who succeeds it counts on, so that no sum
-    over the gateways ever falls. prometheus_client reads the folder from the environment."""
+    over the gateways ever falls. prometheus_client reads the folder from the environment, and takes the files as it
+    finds them. Raises OSError where there is no room for them."""
+    for kind in ("counter", "histogram"):
+        _allot(folder / f"{kind}_{name}.db")
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
     values.ValueClass = values.MultiProcessValue(lambda: name)  # type: ignore[no-untyped-call]
+
+
+def _allot(file: Path) -> None:
+    """Its blocks are had from now on: a sparse one's are taken when a count is written to its mapping, and where the
+    disk has none left then, the process is ended by SIGBUS."""
+    with file.open("ab") as made:
+        if file.stat().st_size < FILE_BYTES:
+            try:
+                os.posix_fallocate(made.fileno(), 0, FILE_BYTES)
+            except OSError as bad:  # which does not say of what
+                raise OSError(bad.errno, bad.strerror, str(file)) from None
 
 
 class GatewaysCollector(Collector):

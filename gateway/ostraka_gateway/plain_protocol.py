@@ -72,6 +72,8 @@ class PlainProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._asks_upgrade = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+        if self.parser.get_http_version() == "1.0":
+            self.expect_100_continue = False  # it knows of no answer before the answer
         if not self._asks_upgrade:
             super().on_headers_complete()
 

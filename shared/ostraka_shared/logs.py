@@ -1,12 +1,41 @@
 """One event, one line on stderr: JSON for machines, or aligned text where stderr is a terminal."""
 
+import contextlib
+import io
 import logging
 import sys
-from typing import Literal
+from typing import Literal, TextIO, cast
 
 import structlog
 
 LogFormat = Literal["auto", "json", "text"]
+
+
+class LossyStream(io.TextIOBase):
+    """What cannot be written is lost, and nothing else: no full disk and no reader of a pipe that has gone may end a
+    process, or a request that something was to be said of."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = _unbuffered(stream)
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+
+def _unbuffered(stream: TextIO) -> TextIO:
+    """So that no rest of what could not be written is tried again at the process's end, which would change its exit
+    code. A test's stream, which is no file, is itself."""
+    try:
+        raw = io.FileIO(stream.fileno(), "w", closefd=False)
+    except OSError:
+        return stream
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
 
 
 def configure_logs(process: str, log_format: LogFormat = "auto", level: str = "info") -> None:
@@ -26,13 +55,14 @@ def configure_logs(process: str, log_format: LogFormat = "auto", level: str = "i
         if is_text
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
     )
+    stream = cast("TextIO", LossyStream(sys.stderr))
     structlog.configure(
         processors=[*shared, *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -13,8 +13,12 @@ from typing import Any, TypeGuard, TypeVar, get_args, get_origin, get_type_hints
 import configargparse
 
 from ostraka_shared.errors import ConfigError
+from ostraka_shared.setting_sources import PREFIX, TABLE, ConfigFile, Parser
 
 Settings = TypeVar("Settings")
+
+MOST = 2**53
+"""Of any number: beyond it no count and no time means anything, nor fits where it is going to be used."""
 
 
 def option(default: Any, help_text: str, *, choices: Sequence[str] | None = None) -> Any:
@@ -40,11 +44,11 @@ class HelpFormatter(ArgumentDefaultsHelpFormatter):
 
 
 def build_parser(prog: str, description: str) -> configargparse.ArgumentParser:
-    parser = configargparse.ArgumentParser(
+    parser = Parser(
         prog=prog,
         description=description,
-        auto_env_var_prefix="OSTRAKA_",
-        config_file_parser_class=configargparse.TomlConfigParser(["ostraka"]),
+        auto_env_var_prefix=PREFIX,
+        config_file_parser_class=ConfigFile([TABLE]),
         formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
@@ -95,10 +99,13 @@ def to_flags(settings: Any) -> list[str]:
 
 
 def check_at_least(least: float, settings: Any, *names: str) -> None:
-    """For a __post_init__: raises ValueError naming the flag."""
+    """For a __post_init__: raises ValueError naming the flag; also for what is no finite number, or beyond all use."""
     for name in names:
-        if not getattr(settings, name) >= least:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(settings, name)}")
+        value = getattr(settings, name)
+        if not value >= least:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least {least}, not {value}")
+        if value > MOST:
+            raise ValueError(f"--{name.replace('_', '-')} must be at most {MOST}, not {value}")
 
 
 def expand_user(path: str | Path) -> Path:

@@ -143,6 +143,12 @@ def test_a_file_without_keys_opens_nothing(keys_file, text):
         load_keys(ENVIRONMENT, keys_file(text))
 
 
+def test_a_file_of_an_editor_of_windows_is_read(keys_file):
+    keys = load_keys({}, keys_file(b"\xef\xbb\xbfalice:secret\r\nbob:other\r\n"))
+    assert keys.names == ["alice", "bob"]
+    assert keys.check("Bearer secret") == "alice"
+
+
 def test_a_file_that_cannot_be_read_is_told(keys_file, tmp_path):
     with pytest.raises(ConfigError, match="No such file"):
         load_keys({}, str(tmp_path / "absent"))

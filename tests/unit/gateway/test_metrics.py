@@ -76,6 +76,26 @@ def test_gateways_that_count_in_one_folder_are_summed_and_a_successor_counts_on(
     assert found["ostraka_queued_tokens",] == 700
 
 
+def test_files_of_counts_have_their_blocks_before_the_first_is_written(folder):
+    """A page of a sparse file that cannot be had when it is written to is SIGBUS, the process's end."""
+    count_in(folder, "gateway")
+    Metrics(folder)
+    files = list(folder.iterdir())
+    assert {file.name for file in files} == {"counter_gateway.db", "histogram_gateway.db"}
+    assert all(file.stat().st_blocks * 512 >= file.stat().st_size >= 1 << 20 for file in files)
+
+
+def test_a_folder_that_is_deleted_costs_counts_and_no_request(folder):
+    count_in(folder, "gateway")
+    metrics = Metrics(folder)
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()
+    metrics.observe({"parse": 0.001})
+    metrics.requests.labels("/v1/systemone", "200").inc()
+    assert metrics.render(merge([figures()], []))
+
+
 def test_what_becomes_of_a_worker_is_seen_by_each_gateway_and_counted_once(folder):
     for name, exits in (("gateway", 3), ("gateway1", 2)):  # that one was away once
         count_in(folder, name)

@@ -1,7 +1,9 @@
 import json
 import logging
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +85,38 @@ def test_text_is_for_people():
 
 def test_auto_is_json_where_stderr_is_no_terminal():
     assert json.loads(run("auto")[0])["event"] == "ready"
+
+
+FULL_DISK = """
+import sys
+from ostraka_shared.logs import configure_logs
+import logging, structlog
+configure_logs("worker w3")
+for _ in range(2000):
+    structlog.get_logger().info("ready", text="x" * 100)
+    logging.getLogger("other").warning("from a library")
+print("is here")
+"""
+
+
+def test_a_line_that_cannot_be_written_is_lost_and_nothing_else():
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", FULL_DISK], stdout=subprocess.PIPE, stderr=full, text=True, timeout=30, check=False
+        )
+    assert (done.returncode, done.stdout) == (0, "is here\n")
+
+
+def test_a_reader_that_has_gone_is_missed_by_nobody():
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", FULL_DISK], stdout=subprocess.PIPE, stderr=writer, text=True, timeout=30, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stdout) == (0, "is here\n")
 
 
 def test_this_process_was_left_alone():

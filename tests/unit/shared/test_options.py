@@ -103,6 +103,42 @@ def test_an_unknown_key_of_a_file_is_refused(refuses, tmp_path):
     assert "cuont" in refuses(f"--config={file}")
 
 
+@pytest.mark.parametrize(
+    "text",
+    ['name = "file"', 'name = "file"\n[ostraka]\n', "[ostrakon]\ncount = 4", "ostraka = 4", "[ostraka]\n[[ostraka]]"],
+)
+def test_a_setting_outside_of_the_table_of_a_file_is_refused_not_ignored(refuses, tmp_path, text):
+    file = tmp_path / "ostraka.toml"
+    file.write_text(text)
+    assert f"{file} " in refuses(f"--config={file}", "--name=a")
+
+
+@pytest.mark.parametrize("text", ["", "# nothing", "[ostraka]", "[ostraka]\n[other]\nname = 1"])
+def test_a_file_may_hold_nothing_or_tables_of_others(tmp_path, text):
+    file = tmp_path / "ostraka.toml"
+    file.write_text(text)
+    assert read([f"--config={file}", "--name=a"]) == Settings("a")
+
+
+def test_an_empty_variable_is_an_unset_one_and_an_address_of_kubernetes_no_port(monkeypatch):
+    for name in ("NAME", "COUNT", "FOLDER", "IS_LOUD", "COLOUR"):
+        monkeypatch.setenv(f"OSTRAKA_{name}", "")
+    monkeypatch.setenv("OSTRAKA_PORT", "tcp://10.0.0.1:80")
+    assert read(["--name=a"], Outer) == Outer(Settings("a"))
+    monkeypatch.setenv("OSTRAKA_PORT", "81")
+    assert read(["--name=a"], Outer).port == 81
+
+
+@pytest.mark.parametrize(
+    "flag", ["--grace-s=inf", "--not-ready-s=1e300", f"--batch-tokens={10**20}", "--state-cache=9e99"]
+)
+def test_a_number_beyond_all_use_is_refused(flag):
+    name, _, text = flag.partition("=")
+    value = float(text) if name.endswith("-s") else int(float(text))
+    with pytest.raises(ConfigError, match=f"{name} must be at most"):
+        read([f"{name}={value}"], ServeConfig)
+
+
 @pytest.mark.parametrize("flag", ["--cuont=1", "--cou=1", "--limits=1", "extra"])
 def test_an_unknown_or_shortened_flag_is_refused(refuses, flag):
     assert flag in refuses("--name=a", flag)
