@@ -15,6 +15,7 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks/README.md", ROOT / "deploy/README.md"]
 )
 FOLDERS = "tests|docs|benchmarks|deploy|training|gateway|worker|shared"
+SOURCES = {path.name for folder in FOLDERS.split("|") for path in (ROOT / folder).rglob("*.py")} | {"hatch_build.py"}
 SERVING = frozenset({"serve", "decide", "eval", "rollout", "chaos"})
 """Others have one page each, and those who use them its --help."""
 
@@ -40,6 +41,11 @@ def test_the_files_that_a_page_names_are_there(page):
     named = re.findall(rf"(?<![\w/.-])(?:{FOLDERS})/[\w./-]*\w", page.read_text(encoding="utf-8"))
     missing = [name for name in named if not (ROOT / name).exists() and not [*ROOT.glob(f"{name}-*.md")]]
     assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_modules_that_a_page_names_are_there(page):
+    assert not set(re.findall(r"\b[a-z][a-z0-9_]*\.py\b", page.read_text(encoding="utf-8"))) - SOURCES
 
 
 @pytest.mark.parametrize("command", sorted(SERVING))
