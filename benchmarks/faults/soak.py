@@ -167,8 +167,7 @@ def report(load: SteadyLoad, injected: Counter[str], processes: Processes, value
     if values.json:
         about = {"minutes": values.minutes, "injected": injected, "outcomes": kinds, "twice": twice}
         Path(values.json).write_text(as_json(growth, **about), encoding="utf-8")
-    is_judged = values.minutes >= PHASE_S = 300.0
-JUDGED_MINUTES
+    is_judged = values.minutes >= JUDGED_MINUTES
     growing = [each.kind for each in growth if is_judged and each.grows(values.minutes / 60)]
     print(f"spoilt {spoilt}; growing: {', '.join(growing) or ('none' if is_judged else 'too short a run to say')}")
     return 1 if spoilt or growing else 0
