@@ -3,6 +3,7 @@
 import contextlib
 import io
 import logging
+import select
 import sys
 from typing import Literal, TextIO, cast
 
@@ -11,21 +12,42 @@ import structlog
 LogFormat = Literal["auto", "json", "text"]
 
 
+PATIENCE_MS = 100
+"""For a reader to catch up, once; from then on what it does not take at once is lost, until it takes some again."""
+
+
 class LossyStream(io.TextIOBase):
-    """What cannot be written is lost, and nothing else: no full disk and no reader of a pipe that has gone may end a
-    process, or a request that something was to be said of."""
+    """What cannot be written is lost, and nothing else: no full disk, no reader of a pipe that has gone or stands still
+    may end or stop a process, or a request that something was to be said of."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = _unbuffered(stream)
+        self._patience_ms = PATIENCE_MS
+        self._room: select.poll | None = None
+        with contextlib.suppress(OSError):
+            self._room = _poll(stream.fileno())
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError):
-            self._stream.write(text)
+            if self._has_room():
+                self._stream.write(text)
         return len(text)
+
+    def _has_room(self) -> bool:
+        """Of at least 4 kB in a pipe, which most lines fit into."""
+        has_room = not self._room or bool(self._room.poll(self._patience_ms))
+        self._patience_ms = PATIENCE_MS if has_room else 0
+        return has_room
 
     def flush(self) -> None:
         with contextlib.suppress(OSError):
             self._stream.flush()
+
+
+def _poll(descriptor: int) -> select.poll:
+    room = select.poll()
+    room.register(descriptor, select.POLLOUT)
+    return room
 
 
 def _unbuffered(stream: TextIO) -> TextIO:

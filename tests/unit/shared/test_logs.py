@@ -119,5 +119,18 @@ def test_a_reader_that_has_gone_is_missed_by_nobody():
     assert (done.returncode, done.stdout) == (0, "is here\n")
 
 
+def test_a_reader_that_stands_still_stops_nobody():
+    reader, writer = os.pipe()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", FULL_DISK], stdout=subprocess.PIPE, stderr=writer, text=True, timeout=30, check=False
+        )
+        first = os.read(reader, 1 << 16).splitlines()[0]
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert (done.returncode, done.stdout, json.loads(first)["event"]) == (0, "is here\n", "ready")
+
+
 def test_this_process_was_left_alone():
     assert not any(type(handler) is logging.StreamHandler for handler in logging.getLogger().handlers)
