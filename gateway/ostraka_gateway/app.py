@@ -52,7 +52,7 @@ def _create_jevos_app(gateway: Gateway) -> FastAPI:
     app.add_route("/v1/systemone", _decisions(gateway, dialect), methods=["POST"])
     for path, page in status.JEVOS_PAGES.items():
         app.add_api_route(path, _page(gateway, page), methods=READING)
-    app.add_api_route("/metrics", _metrics(gateway), methods=["GET"])
+    app.add_api_route("/metrics", _metrics(gateway), methods=READING)
     return app
 
 

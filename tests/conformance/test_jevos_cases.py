@@ -210,6 +210,7 @@ def test_duplicate_keys_read_as_their_last_value(servers: Servers) -> None:
         ("PATCH", "/v1/models", 405, "GET"),
         ("HEAD", "/v1/models", 200, None),
         ("HEAD", "/health", 200, None),
+        ("HEAD", "/metrics", 200, None),
         ("OPTIONS", "/health", 404, None),
         ("OPTIONS", "/v1/systemone", 404, None),
         ("POST", "/v1/systemone/", 404, None),
