@@ -5,12 +5,11 @@ import os
 import sys
 from importlib.metadata import version
 
-from ostraka.interrupts import ending_at_once
+from ostraka.interrupts import EXIT_INTERRUPTED, ending_at_once
 from ostraka_shared.errors import OstrakaError
 from ostraka_shared.options import build_parser
 
 EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
 COMMANDS = {
     "serve": ("ostraka.serve_command", "run a gateway and its workers on this machine"),
     "decide": ("ostraka.decide_command", "answer one request file without a server"),

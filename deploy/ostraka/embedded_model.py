@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 from ostraka.children import die_with
+from ostraka.interrupts import EXIT_INTERRUPTED
 from ostraka_shared.errors import ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder
 from ostraka_shared.options import expand_user
 from ostraka_worker.build.catalog import find_embedded
 
-EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 
 

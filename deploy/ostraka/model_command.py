@@ -9,6 +9,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ostraka import tune_command
+from ostraka.interrupts import EXIT_INTERRUPTED
 from ostraka.model_options import add_cache_dir, flag_name, folder_name
 from ostraka_shared.errors import ConfigError, EngineFailed, ModelDamaged, ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         return commands[args.model_command](args)
     except KeyboardInterrupt:
         sys.stderr.write("ostraka: interrupted; nothing half-made was kept\n")
-        return 130
+        return EXIT_INTERRUPTED
 
 
 def _register_build(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from ostraka.interrupts import EXIT_INTERRUPTED
 from ostraka.model_options import add_cache_dir, flag_name, folder_name
 from ostraka.tuning.settings import WORK_SUFFIX, TuneSettings
 from ostraka_shared.errors import ConfigError
@@ -15,7 +16,6 @@ from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
 DEFAULT_EPOCHS = 3.0
 DEFAULT_RATE = 1e-4
 """At 8e-4 the embedded model forgot more than it learned: its loss rose over the first thousands of examples."""
-EXIT_INTERRUPTED = 130
 
 
 def register(parser: argparse.ArgumentParser) -> None:
