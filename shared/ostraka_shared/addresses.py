@@ -42,7 +42,8 @@ def host_id() -> str:
 
 
 def check_endpoint(endpoint: str) -> None:
-    """Raises ConfigError unless only this machine's same user can reach it: ipc in a 0700 directory, or loopback.
+    """Raises ConfigError unless it is this machine's alone: ipc in a 0700 directory, which only its owner can reach, or
+    loopback tcp, which every user of the machine can.
 
     A socket path follows the umask, so its directory is what protects it.
     """
