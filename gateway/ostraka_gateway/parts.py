@@ -1,6 +1,6 @@
 """What is asked, the parts it is read in, and what is to be done about them. Pure."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -140,9 +140,6 @@ class Parts:
     def __init__(self) -> None:
         self._parts: dict[str, Part] = {}
 
-    def __iter__(self) -> Iterator[Part]:
-        return iter(self._parts.values())
-
     def find(self, part_id: str) -> Part | None:
         return self._parts.get(part_id)
 
@@ -159,14 +156,14 @@ class Parts:
 
     def release(self, worker: Worker, part_id: str, attempt: int) -> Part | None:
         """The part this answer is for, if it was sent to this worker, which then holds it no more."""
-        part = self._parts.get(part_id)
+        part = self.find(part_id)
         if part and part.holders.get(worker, attempt) != attempt:
             return None  # of an attempt before this worker joined again: it holds the newer one still
         worker.release(part_id)
         return part if part and part.holders.pop(worker, None) is not None else None
 
     def held_by(self, worker: Worker) -> list[Part]:
-        return [part for part_id in worker.held if (part := self._parts.get(part_id)) and worker in part.holders]
+        return [part for part_id in worker.held if (part := self.find(part_id)) and worker in part.holders]
 
     def forget_if_free(self, part: Part) -> None:
         if not part.holders and not part.is_wanted:
