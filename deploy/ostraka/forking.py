@@ -23,6 +23,7 @@ SILENT_S = 3.0
 LOAD_S = 300.0
 """As long as the gateway gives a worker: a large model from a cold disk."""
 MESSAGE_BYTES = 1 << 16
+"""Of a report: a pid, or the reason of a refusal, which may name a path (4 kB)."""
 EXIT_UNKNOWN = 255
 
 

@@ -12,6 +12,7 @@ from ostraka_shared.errors import ConfigError
 
 SOCKET_NAME = "control.sock"
 MESSAGE_BYTES = 1 << 16
+"""A wish has one path, of 4 kB at most; a phase has a few figures and a reason. A longer one would be cut short."""
 BUSY = "another rollout is under way: wait for its end"
 
 

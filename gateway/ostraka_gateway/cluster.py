@@ -38,6 +38,7 @@ from ostraka_shared.messages import (
 log = structlog.get_logger()
 
 JUDGE_PER_HEARTBEAT = 4
+"""So that silence is noticed an eighth of a second late at most, where two beats, a second, are what is waited for."""
 
 
 class Cluster:

@@ -7,6 +7,7 @@ from typing import Any
 from ostraka_gateway.shadow import Figures
 
 MESSAGE_BYTES = 1 << 14
+"""An order has one socket's path, a report a few numbers; a longer datagram would be cut short."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,9 @@ LONG_PAST_TOKENS = 1024
 
 SIZE_FACTOR = 4
 LARGEST_SIZE = 3
+"""With batches of 256 tokens: what fits in one; up to 1,024, a page; up to 4,096, a chapter; beyond, a book up to the
+context of 8,192, or many questions. One request of each size may be under way in a worker, and keeps its keys and
+values meanwhile, 25 KB a token: more sizes would be more memory, fewer would have a page wait for a book."""
 
 
 def size_of(tokens: int, batch_tokens: int) -> int:

@@ -1,4 +1,4 @@
-"""A batch that is being read: its calls, and who of it still waits. Pure."""
+"""A batch that is being read: its calls, and who of it still waits. Knows no socket and no clock."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -16,8 +16,12 @@ HIGH_WATER_MARK = 4000
 """Messages. A worker holds a few requests at a time, so this is only reached while the gateway is away: it is told of
 each call for the other gateways too, 20 to 100 a second."""
 FLUSH_MS = 500
+"""For the last results and the BYE to leave: far more than they take where the gateway lives and reads. Where it does
+not, the worker's end waits so long for nothing."""
 RECONNECT_MS = 100
 RECONNECT_MAX_MS = 1000
+"""ZeroMQ doubles the wait from the one to the other: a link that broke is back at once, and a gateway that is replaced
+in seconds, or minutes, is found within one of them, for one attempt a second."""
 
 
 class GatewayLinks:

@@ -38,6 +38,8 @@ log = structlog.get_logger()
 
 LOADED = b"loaded"
 MESSAGE_BYTES = 1 << 16
+"""The longest is a worker's command line, whose paths and endpoints are of a few kilobytes at most; a longer datagram
+would be cut short."""
 
 
 class CannotFork(Exception):
