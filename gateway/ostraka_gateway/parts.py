@@ -1,6 +1,6 @@
 """What is asked, the parts it is read in, and what is to be done about them. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -139,6 +139,9 @@ class Parts:
 
     def __init__(self) -> None:
         self._parts: dict[str, Part] = {}
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self._parts.values())
 
     def find(self, part_id: str) -> Part | None:
         return self._parts.get(part_id)
