@@ -109,6 +109,7 @@ class BoundedProtocol(PlainProtocol):
         first answer for the first of its requests: if one is still being answered, that is told, and then closed."""
         if last := self._last_awaited():
             last.keep_alive = False
+            self.flow.pause_reading()  # whatever still comes is for nobody
             return
         problem = from_error(error)
         headers = problem.headers | {"content-length": str(len(problem.body)), "connection": "close"}

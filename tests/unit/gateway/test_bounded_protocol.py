@@ -145,6 +145,7 @@ FIRST = b"POST /a HTTP/1.1\r\nContent-Length: 5\r\n\r\nfirst"
 @pytest.mark.parametrize("ahead", [1, 3])
 async def test_the_answer_to_a_request_is_never_the_refusal_of_the_next(protocol, asked, bad, ahead):
     protocol.data_received(FIRST * ahead + bad)
+    assert protocol.flow.read_paused
     protocol.data_received(b"more of it")
     await until(lambda: protocol.transport.ended == "closed" and not protocol.tasks)
     assert asked == ["/a first"] * ahead
