@@ -42,7 +42,8 @@ class WorkerFigures:
 
 @dataclass(frozen=True, slots=True)
 class GatewayFigures:
-    """`restarts` of each worker, as seen from here, also of those that are gone."""
+    """`restarts` of each worker, as seen from here, also of those that are gone. `wanted_workers`: how many there
+    should be; None where nobody has said it."""
 
     gateway: str
     pid: int
@@ -53,6 +54,7 @@ class GatewayFigures:
     in_flight_requests: int
     restarts: dict[str, int]
     workers: tuple[WorkerFigures, ...]
+    wanted_workers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class ClusterFigures:
     tokens_per_s: float
     restarts: dict[str, int]
     workers: tuple[WorkerFigures, ...]
+    wanted_workers: int | None
 
 
 _FORM = TypeAdapter(GatewayFigures)
@@ -132,6 +135,8 @@ def merge(gateways: Sequence[GatewayFigures], silent: Iterable[str] = ()) -> Clu
         # A gateway counts those since its own start: the one that has been there longest has seen most.
         restarts={name: max(gateway.restarts.get(name, 0) for gateway in gateways) for name in sorted(names)},
         workers=workers,
+        # The same from each that was told: whoever is asked says the same.
+        wanted_workers=max((g.wanted_workers for g in gateways if g.wanted_workers is not None), default=None),
     )
 
 

@@ -146,6 +146,8 @@ class ClusterCollector(Collector):
         yield GaugeMetricFamily("ostraka_silent_gateways", "Gateways whose figures are missing", len(cluster.silent))
         yield GaugeMetricFamily("ostraka_queued_requests", "Requests waiting in the gateways", cluster.queued_requests)
         yield GaugeMetricFamily("ostraka_queued_tokens", "Their tokens", cluster.queued_tokens)
+        # None, where nobody has said it: no sample, so that no alert compares with a number that means nothing.
+        yield GaugeMetricFamily("ostraka_wanted_workers", "Workers there should be", cluster.wanted_workers)
         restarts = CounterMetricFamily("ostraka_worker_restarts", "Restarts seen", labels=["worker"])
         for name, count in cluster.restarts.items():
             restarts.add_metric([name], count)

@@ -47,7 +47,7 @@ async def health(gateway: Gateway) -> Page:
             "tokens_per_s": round(cluster.tokens_per_s, 1),
             "gateways": [_describe_gateway(each) for each in cluster.gateways]
             + [{"gateway": name, "state": "silent"} for name in cluster.silent],
-            "wanted_workers": gateway.wanted_workers,
+            "wanted_workers": cluster.wanted_workers,
             "workers": [_describe(worker, cluster.restarts.get(worker.worker, 0)) for worker in cluster.workers],
         },
     )
@@ -73,6 +73,7 @@ def figures(gateway: Gateway) -> GatewayFigures:
         in_flight_requests=cluster.single_flight.in_flight_requests,
         restarts=dict(cluster.roster.restarts),
         workers=describe_workers(cluster.roster),
+        wanted_workers=gateway.wanted_workers,
     )
 
 

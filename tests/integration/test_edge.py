@@ -246,6 +246,7 @@ def test_a_monitor_may_ask_for_the_head_alone(edge: Cluster, path: str) -> None:
 def test_health_says_how_many_workers_there_should_be(edge: Cluster) -> None:
     health = edge.health()
     assert (health["wanted_workers"], len(health["workers"])) == (1, 1)
+    assert "\nostraka_wanted_workers 1.0\n" in edge.client.get("/metrics").text
 
 
 def test_who_closes_his_sending_side_with_his_request_is_answered(edge: Cluster) -> None:

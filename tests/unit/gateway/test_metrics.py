@@ -115,6 +115,17 @@ def test_gateways_that_do_not_answer_are_counted(metrics):
     assert "ostraka_silent_gateways 1.0" in text
 
 
+def test_how_many_workers_there_should_be_is_told_once_whoever_is_asked(metrics):
+    told = [figures(wanted_workers=wanted) for wanted in (4, 4, None)]  # the last is of a version that does not say it
+    texts = [metrics.render(merge(order)).decode().splitlines() for order in (told, told[::-1])]
+    for text in texts:
+        assert [line for line in text if line.startswith("ostraka_wanted_workers")] == ["ostraka_wanted_workers 4.0"]
+
+
+def test_a_number_of_workers_that_nobody_has_said_is_not_told(metrics):
+    assert ("ostraka_wanted_workers",) not in scrape(metrics)
+
+
 def test_two_instances_do_not_share_a_registry():
     Metrics()
     assert scrape(Metrics())
