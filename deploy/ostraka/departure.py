@@ -54,7 +54,8 @@ class Departure:
 
 
 def end_workers(generation: Generation, number: signal.Signals) -> None:
-    """And what forks them; none is started again."""
+    """None is started again. What forks them is killed: it holds nothing, and one that stands still would be waited for
+    as long as those that do."""
     for child in (*generation.zygotes, *generation.workers, *generation.relieved):
         child.restart_at = None
-        child.send(number)
+        child.send(signal.SIGKILL if child in generation.zygotes else number)

@@ -86,7 +86,9 @@ class FakeChild:
     def send(self, number):
         if self.process:
             self.world.journal.append(f"{self.name} {number.name}")
-            if self.obeys and number == signal.SIGTERM:
+            if number == signal.SIGKILL:
+                self.die(-number)
+            elif self.obeys and number == signal.SIGTERM:
                 self.die(0)
 
 

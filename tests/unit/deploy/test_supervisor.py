@@ -105,7 +105,7 @@ def zygote(world, monkeypatch):
 def test_a_zygote_is_started_before_the_workers_and_leaves_with_them(world, zygote):
     assert world.run(quiet) == 0
     assert [child.name for child in world.succession.children] == ["gateway", "zygote 0", "w0", "w1"]
-    assert world.journal == ["gateway SIGTERM", "zygote 0 SIGTERM", "w0 SIGTERM", "w1 SIGTERM"]
+    assert world.journal == ["gateway SIGTERM", "zygote 0 SIGKILL", "w0 SIGTERM", "w1 SIGTERM"]
 
 
 def test_a_zygote_that_dies_is_replaced_and_costs_no_worker(world, zygote):
