@@ -15,18 +15,22 @@ def register_answerer(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--server", metavar="URL", help="ask a running server instead of loading a model")
     parser.add_argument("--concurrency", type=int, default=16, metavar="N", help="requests in flight to the server")
     parser.add_argument("--model", metavar="DIR", help="a model folder (default: the embedded model)")
-    parser.add_argument("--precision", choices=PRECISIONS, default=DEFAULT_PRECISION, help="of the embedded model")
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        help=f"of the embedded model (default: {DEFAULT_PRECISION}); a --model must have it where it is given",
+    )
     parser.add_argument("--cache-dir", default="~/.cache/ostraka", help="where downloads and built models are kept")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="cores to use here")
 
 
 def find_answerer(values: argparse.Namespace) -> Answerer:
-    return _ask_server(values.server, values) if values.server else _load(values.model, values)
+    return _ask_server(values.server, values) if values.server else _load(values.model, values.precision, values)
 
 
 def find_other_answerer(named: str, values: argparse.Namespace) -> Answerer:
-    """`named`: a server's address or a model folder."""
-    return _ask_server(named, values) if named.startswith(("http://", "https://")) else _load(named, values)
+    """`named`: a server's address or a model folder, of any precision: that is what may be compared."""
+    return _ask_server(named, values) if named.startswith(("http://", "https://")) else _load(named, None, values)
 
 
 def _ask_server(url: str, values: argparse.Namespace) -> Answerer:
@@ -34,9 +38,9 @@ def _ask_server(url: str, values: argparse.Namespace) -> Answerer:
     return Server(url, values.concurrency, os.environ.get("JEV_API_KEY"))
 
 
-def _load(folder: str | None, values: argparse.Namespace) -> Answerer:
+def _load(folder: str | None, precision: str | None, values: argparse.Namespace) -> Answerer:
     _check_counts(values)
-    found = find_model(folder, values.cache_dir, values.precision)
+    found = find_model(folder, values.cache_dir, precision)
     return LocalModel(ServedModel(found), values.threads, DEFAULT_BATCH_TOKENS)
 
 

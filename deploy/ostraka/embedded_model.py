@@ -11,25 +11,40 @@ from pathlib import Path
 
 from ostraka.children import die_with
 from ostraka.interrupts import EXIT_INTERRUPTED
-from ostraka_shared.errors import ModelError
+from ostraka_shared.errors import ConfigError, ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder
 from ostraka_shared.options import expand_user
-from ostraka_worker.build.catalog import find_embedded
+from ostraka_worker.build.catalog import DEFAULT_PRECISION, find_embedded
 
 EXIT_TERMINATED = 143
 
 
-def find_model(model: str | None, cache_dir: str, precision: str) -> ModelFolder:
-    """Raises ModelError; SystemExit where a build failed and has said why in a line of its own."""
+def find_model(model: str | None, cache_dir: str, precision: str | None) -> ModelFolder:
+    """`precision`: None where nobody asked for one.
+
+    Raises ModelError; ConfigError where `model` has another precision than was asked for; SystemExit where a build
+    failed and has said why in a line of its own.
+    """
     if model:
-        return open_folder(expand_user(model))
-    place = expand_user(cache_dir)
+        return _of_precision(open_folder(expand_user(model)), precision)
+    place, precision = expand_user(cache_dir), precision or DEFAULT_PRECISION
     if folder := find_embedded(place, precision):
         return folder
     _build(place, precision)
     if folder := find_embedded(place, precision):
         return folder
     raise ModelError(f"the embedded model was built in {place} and is not there: build it again")
+
+
+def _of_precision(folder: ModelFolder, asked: str | None) -> ModelFolder:
+    """A folder's precision is fixed when it is built."""
+    if asked not in (None, folder.spec.precision):
+        raise ConfigError(
+            f"--precision {asked} and --model {folder.path}, which is a model in {folder.spec.precision}, contradict "
+            "each other: leave one of them out (flag, variable or config key), or build the folder anew with "
+            f"`ostraka model build SOURCE --precision {asked}`"
+        )
+    return folder
 
 
 def _build(cache_dir: Path, precision: str) -> None:

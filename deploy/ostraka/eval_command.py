@@ -18,6 +18,7 @@ from ostraka.evaluation.plot import draw_reliability, require_plotting
 from ostraka.evaluation.report import Report, build_comparison, build_report
 from ostraka.evaluation.tables import describe_comparison, describe_report
 from ostraka_shared.errors import ConfigError
+from ostraka_worker.build.catalog import DEFAULT_PRECISION
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -128,7 +129,7 @@ def _check_writable(target: Path) -> None:
 
 
 def _name(values: argparse.Namespace) -> str:
-    return str(values.server or values.model or f"embedded model, {values.precision}")
+    return str(values.server or values.model or f"embedded model, {values.precision or DEFAULT_PRECISION}")
 
 
 def _distinct(name: str, taken: dict[str, Answerer]) -> str:

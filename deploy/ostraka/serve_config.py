@@ -48,7 +48,11 @@ class ServeConfig:
     port: int = option(8017, "port to listen on; 0 takes a free one")
     processes: ProcessesConfig = group(ProcessesConfig)
     model: str | None = option(None, "a model folder; by default the embedded model, built when it is missing")
-    precision: str = option(DEFAULT_PRECISION, "the embedded model's arithmetic", choices=PRECISIONS)
+    precision: str | None = option(
+        None,
+        f"the embedded model's arithmetic, by default {DEFAULT_PRECISION}; a --model must have it where it is given",
+        choices=PRECISIONS,
+    )
     cache_dir: str = option("~/.cache/ostraka", "where downloads and built models are kept")
     batch_tokens: int = option(DEFAULT_BATCH_TOKENS, "most tokens a worker reads together in one batch")
     cache: StateCacheConfig = group(StateCacheConfig)

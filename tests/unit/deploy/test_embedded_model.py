@@ -1,16 +1,20 @@
 """Builds by a child: a stand-in for the interpreter is what the command starts, told by the test how to go on."""
 
+import io
 import os
 import signal
 import subprocess
 import sys
+from argparse import Namespace
 
 import psutil
 import pytest
 
 from ostraka import embedded_model
+from ostraka.answerer_options import find_other_answerer
+from ostraka.command import main
 from ostraka.embedded_model import find_model
-from ostraka_shared.errors import ModelError
+from ostraka_shared.errors import ConfigError, ModelError
 from tests.waiting import wait_until
 
 STAND_IN = """#!{python}
@@ -67,6 +71,37 @@ def test_a_model_that_is_there_is_not_built(monkeypatch, build, fake_model, capf
     monkeypatch.setattr(embedded_model, "find_embedded", lambda *_: fake_model)
     assert build("pass") is fake_model
     assert capfd.readouterr().err == ""
+
+
+def test_a_folder_of_another_precision_than_was_asked_for_is_refused(fake_model):
+    for asked in (None, "fp32"):
+        assert find_model(str(fake_model.path), "unused", asked).path == fake_model.path
+    with pytest.raises(ConfigError, match=r"--precision int8 .* in fp32, .*leave one of them out"):
+        find_model(str(fake_model.path), "unused", "int8")
+
+
+@pytest.mark.parametrize("source", ["flag", "variable", "key"])
+def test_however_it_was_asked_for(monkeypatch, capsys, fake_model, tmp_path, source):
+    file = tmp_path / "file.toml"
+    file.write_text('[ostraka]\nprecision = "int8"\n')
+    if source == "variable":
+        monkeypatch.setitem(os.environ, "OSTRAKA_PRECISION", "int8")
+    flags = {"flag": ["--precision=int8"], "variable": [], "key": [f"--config={file}"]}
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{}")))
+    assert main(["decide", "-", f"--model={fake_model.path}", *flags[source]]) == 1
+    assert capsys.readouterr().err.startswith("ostraka: --precision int8 and --model ")
+
+
+def test_a_server_that_is_told_both_does_not_start(fake_model):
+    command = [sys.executable, "-m", "ostraka", "serve", "--port=0", f"--model={fake_model.path}", "--precision=int8"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "ostraka: --precision int8 and --model " in done.stderr
+
+
+def test_what_is_compared_may_have_another_precision(fake_model):
+    values = Namespace(cache_dir="unused", precision="int8", threads=1, concurrency=1)
+    assert find_other_answerer(str(fake_model.path), values)
 
 
 @pytest.mark.parametrize(("body", "code"), [("sys.exit(1)", 1), ("sys.exit(2)", 1), ("sys.exit(130)", 130)])
