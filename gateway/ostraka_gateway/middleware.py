@@ -49,12 +49,16 @@ class Envelope:
 
         try:
             await self._app(scope, receive, send_marked)
-        except (Exception, asyncio.CancelledError) as bad:
+        except asyncio.CancelledError as ended:
+            if not status:
+                await self._send_problem(ended, scope["state"], send_marked)
+            # uvicorn has said how many it cancels, and would log a traceback for each that raises.
+            if not _is_cancelled():
+                raise
+        except Exception as bad:
             if status:
                 raise  # half a response is out: only a closed connection tells the client
             await self._send_problem(bad, scope["state"], send_marked)
-            if isinstance(bad, asyncio.CancelledError):
-                raise
         finally:
             route = scope["path"] if scope["path"] in ROUTES else "other"
             self._metrics.requests.labels(route, str(status)).inc()
@@ -71,3 +75,9 @@ class Envelope:
         headers = [(name.encode(), value.encode()) for name, value in problem.headers.items()]
         await send({"type": "http.response.start", "status": problem.status, "headers": headers})
         await send({"type": "http.response.body", "body": problem.body})
+
+
+def _is_cancelled() -> bool:
+    """Rather than something that was waited for, by a fault of ours."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

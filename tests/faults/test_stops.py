@@ -118,3 +118,4 @@ def test_the_end_of_the_grace_period_is_told_in_json(fake_model) -> None:
         assert (response.status_code, response.json()["detail"]["error_type"]) == (503, "draining")
         assert response.headers["x-typesafe-request-id"]
         assert cluster.process.wait(20) == 1
+        assert not [line for line in cluster.lines if "Traceback" in line]

@@ -1,9 +1,11 @@
 """What an image's build needs, without an engine to build it: a file left out is otherwise found out by a user."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from ostraka.serve_config import StopConfig
 from ostraka_worker.build.catalog import DEFAULT_PRECISION
 
 ROOT = Path(__file__).parents[3]
@@ -31,3 +33,12 @@ def test_the_image_s_model_has_the_default_precision_unless_compose_is_told_anot
     assert f"ARG PRECISION={DEFAULT_PRECISION}\n" in dockerfile
     assert '--precision "$PRECISION"' in dockerfile
     assert f"PRECISION: ${{OSTRAKA_PRECISION:-{DEFAULT_PRECISION}}}\n" in (ROOT / "deploy" / "compose.yaml").read_text()
+
+
+def test_who_stops_the_server_waits_for_longer_than_a_stop_takes() -> None:
+    longest_s = StopConfig.not_ready_s + StopConfig.grace_s
+    patience_s = {
+        re.search(f"{name}: (\\d+)", (ROOT / "deploy" / file).read_text())[1]  # type: ignore[index]
+        for file, name in (("compose.yaml", "stop_grace_period"), ("README.md", "terminationGracePeriodSeconds"))
+    }
+    assert [int(each) >= longest_s + 10 for each in patience_s] == [True]

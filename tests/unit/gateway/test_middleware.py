@@ -1,3 +1,4 @@
+import asyncio
 import json
 import re
 
@@ -119,3 +120,25 @@ async def test_other_protocols_pass_untouched(exchange, kind):
     await exchange.run(app_of({"type": f"{kind}.close"}), kind=kind)
     assert exchange.sent == [{"type": f"{kind}.close"}]
     assert "state" not in exchange.scope
+
+
+@pytest.mark.parametrize("before", [(), (start(),)], ids=["unanswered", "half answered"])
+async def test_the_servers_end_is_an_answer_or_none_and_no_error_of_the_request(exchange, before):
+    """uvicorn logs a traceback for whatever is raised, and closes the connection of who has half an answer."""
+
+    async def app(scope, _, send):
+        for message in before:
+            await send(message)
+        await asyncio.Event().wait()
+
+    asked = asyncio.create_task(exchange.run(app))
+    await asyncio.sleep(0)
+    asked.cancel()
+    await asked
+    assert [message.get("status") for message in exchange.sent] == ([200] if before else [503, None])
+
+
+async def test_what_was_cancelled_inside_is_a_fault_of_ours(exchange):
+    with pytest.raises(asyncio.CancelledError):
+        await exchange.run(app_of(then=asyncio.CancelledError()))
+    assert exchange.sent[0]["status"] == 503
