@@ -53,6 +53,7 @@ def serve(config: WorkerConfig, warm: Warm | None = None) -> int:
     service = Service(
         links, make_hello(config, folder), config.batch_tokens, config.credit_tokens, snapshots, config.idle_call_s
     )
+    links.wake_on_signals()
     begun = time.monotonic()
     service.introduce()
     if warm is None:

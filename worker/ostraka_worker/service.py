@@ -27,6 +27,9 @@ log = structlog.get_logger()
 WARM_UP_SHAPES = ((1, 32), (8, 32), (2, 128))
 """Calls made before READY, as (prompts, tokens each): the first call of a shape allocates what later ones reuse. The
 gateway is told the last one's speed."""
+LAST_WORK_S = 0.1
+"""For work that was on its way when the gateways were told of the drain. What comes later is not lost: they give it to
+another."""
 SHORT_CALL_TOKENS = 2
 """Each weight is used all the same: 13 ms in int8, 36 in fp32."""
 
@@ -71,7 +74,8 @@ class Service:
         return self._registrations.refusal
 
     def request_drain(self) -> None:
-        """Safe in a signal handler: the loop sees it at its next turn, within a heartbeat or a call."""
+        """Safe in a signal handler: the loop sees it at its next turn: after the call that runs, or at once where the
+        links wake on signals."""
         self._hearing.is_told_to_drain = True
 
     def introduce(self) -> None:
@@ -96,14 +100,20 @@ class Service:
                 self._is_draining = True
                 self._registrations.drain()
                 log.info("draining", queued_requests=len(self._schedule.waiting))
-            is_idle = self._schedule.is_idle
-            self._hearing.take(self._reports.until_beat_s(time.monotonic()) if is_idle else 0.0)
+            self._hearing.take(self._patience_s(time.monotonic()))
             for waiting in self._schedule.expire(time.monotonic()):
                 self._reports.failed(waiting, DeadlineExceeded("the deadline passed before a worker was done"))
             self._take_turn()
             self._call_if_idle()
             self._reports.beat_if_due(time.monotonic(), self._links.dropped_frames)
         self._registrations.leave()
+
+    def _patience_s(self, now: float) -> float:
+        """How long to wait for something to come."""
+        if not self._schedule.is_idle:
+            return 0.0
+        left_s = self._reports.until_beat_s(now)
+        return min(LAST_WORK_S, left_s) if self._is_draining else left_s
 
     def _take_turn(self) -> None:
         """One model call. Between two of them the worker stays reachable, however large a request is."""

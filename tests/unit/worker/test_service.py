@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ostraka_shared.messages import Beat, Bye, Drain, Ready, Refused, Result, Started, Welcome
 from ostraka_worker.fake_engine import FakeEngine
 from ostraka_worker.reports import DEFAULT_HEARTBEAT_S
-from ostraka_worker.service import SHORT_CALL_TOKENS, WARM_UP_SHAPES, Service
+from ostraka_worker.service import LAST_WORK_S, SHORT_CALL_TOKENS, WARM_UP_SHAPES, Service
 from ostraka_worker.snapshots import Snapshots
 from tests.unit.worker.serving import BUDGET, END, HELLO, READY, make_world, results, work
 
@@ -66,6 +66,15 @@ def test_a_signal_while_idle_is_seen_within_a_heartbeat(world):
 
     assert world.run([], signalled) == [READY, *END]
     assert world.clock.now - begun <= 2 * DEFAULT_HEARTBEAT_S
+
+
+def test_told_to_drain_it_waits_a_moment_only_for_work_on_its_way(world):
+    def signalled():
+        world.service.request_drain()
+        return [Welcome(500)]  # time does not pass
+
+    assert world.run([], signalled, [work("late", 1)])[-1] == Bye("drained")
+    assert world.link.waits[-1] == LAST_WORK_S
 
 
 def test_refused_for_good_it_leaves_without_a_bye(world):

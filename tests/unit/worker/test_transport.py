@@ -1,5 +1,8 @@
 """Over a real socket: what the fake link of the service's tests promises."""
 
+import os
+import signal
+import threading
 import time
 
 import pytest
@@ -8,7 +11,7 @@ from structlog.testing import capture_logs
 
 from ostraka_shared.codec import decode, encode
 from ostraka_shared.messages import Bye, Drain, Welcome, Work
-from ostraka_worker.transport import HIGH_WATER_MARK, GatewayLinks
+from ostraka_worker.transport import FLUSH_MS, HIGH_WATER_MARK, GatewayLinks
 from tests.waiting import wait_until
 
 
@@ -125,6 +128,37 @@ def test_the_links_end_interrupts_a_wait(greeted, router):
     begun = time.monotonic()
     wait_until(lambda: greeted.receive(30.0) == [] and greeted.cut())
     assert time.monotonic() - begun < 10
+
+
+def signal_ourselves():
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
+@pytest.mark.parametrize("tell", [signal_ourselves, threading.Thread(target=signal_ourselves).start])
+def test_a_signal_ends_the_wait_that_follows_or_is_under_way_and_no_other(greeted, tell):
+    greeted.wake_on_signals()
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        wait_until(lambda: greeted.cut() == [] and not greeted._poller.poll(0))  # its own news has been heard
+        begun = time.monotonic()
+        tell()
+        assert greeted.receive(30.0) == []
+        assert time.monotonic() - begun < 10
+        assert not greeted._poller.poll(0)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_nobody_is_waited_for_who_has_gone(endpoint, router):
+    link = GatewayLinks([endpoint], "w0.1")
+    link.send(0, Bye("hello"))
+    router.recv_multipart()
+    router.close()
+    wait_until(lambda: link.receive(0.1) == [] and link.cut())
+    link.send(0, Bye("drained"))
+    begun = time.monotonic()
+    link.close()
+    assert time.monotonic() - begun < FLUSH_MS / 1000
 
 
 def test_closing_flushes_what_was_sent(endpoint, router):
