@@ -70,6 +70,21 @@ def test_a_closed_stdout_is_no_fault():
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+def run_with_numpy(**environment):
+    """(threads, OPENBLAS_NUM_THREADS) of a command that imports it."""
+    body = "import numpy, os; print(len(os.listdir('/proc/self/task')), os.environ['OPENBLAS_NUM_THREADS'])"
+    kept = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    command = [sys.executable, "-c", DRIVER.format(body=body)]
+    done = subprocess.run(command, env=kept | environment, capture_output=True, text=True, timeout=60, check=True)
+    return tuple(map(int, done.stdout.split()))
+
+
+def test_numpy_has_one_thread_unless_more_are_asked_for():
+    """By itself it starts one a core, which spin while they wait for each other."""
+    assert run_with_numpy() == (1, 1)
+    assert run_with_numpy(OPENBLAS_NUM_THREADS="2")[1] == 2
+
+
 @pytest.mark.parametrize(("value", "port"), [("tcp://10.0.0.1:8017", 8017), ("9000", 9000)])
 def test_a_kubernetes_services_variable_is_not_our_port(monkeypatch, value, port):
     monkeypatch.setitem(os.environ, "OSTRAKA_PORT", value)
