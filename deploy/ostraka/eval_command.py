@@ -32,7 +32,9 @@ def register(parser: argparse.ArgumentParser) -> None:
         "--by", default="source", metavar="FIELD", help="results for each value of this field of a line"
     )
     parser.add_argument("--json", metavar="FILE", help="the whole report as JSON; - is stdout, without the tables")
-    parser.add_argument("--plot", metavar="FILE", help="the reliability plot as PNG (pip install 'ostraka[eval]')")
+    parser.add_argument(
+        "--plot", metavar="FILE", help="the reliability plot as PNG; needs the extra `eval` (docs/eval.md)"
+    )
     register_answerer(parser)
 
 

@@ -237,7 +237,7 @@ class Rollout:
     def _quiet(self, now: float) -> list[Instruction]:
         said = f"{self.figures.requests} of {self._plan.requests} requests were compared in {self._plan.shadow_s:g} s"
         if self._plan.when_quiet == "abort":
-            return self._abort(f"too little traffic: {said}")
+            return self._abort(f"too little traffic: {said}; see --share, --when-quiet go, --requests 0")
         return [Say(self.phase, {"too_quiet": said}), *self._judge(now)]
 
     def _abort(self, reason: str) -> list[Instruction]:

@@ -46,7 +46,7 @@ def run(values: argparse.Namespace) -> int:
     """Exit code 1 where a line of the data could not be used."""
     settings = read_settings(values)
     if importlib.util.find_spec("torch") is None:
-        raise ConfigError("tuning needs PyTorch: pip install 'ostraka[tune]'")
+        raise ConfigError("tuning needs PyTorch; in the clone: .venv/bin/pip install -c constraints.txt -e '.[tune]'")
     from ostraka.tuning.job import tune  # noqa: PLC0415  an extra
 
     finished = tune(settings)

@@ -1,4 +1,4 @@
-"""The reliability plot as a PNG: the only user of matplotlib, which `pip install 'ostraka[eval]'` brings."""
+"""The reliability plot as a PNG: the only user of matplotlib, which the extra `eval` brings."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ def require_plotting() -> None:
     try:
         import matplotlib.figure  # noqa: F401, PLC0415
     except ImportError as bad:
-        raise ConfigError("--plot needs matplotlib: pip install 'ostraka[eval]'") from bad
+        raise ConfigError(
+            "--plot needs matplotlib; in the clone: .venv/bin/pip install -c constraints.txt -e '.[eval]'"
+        ) from bad
 
 
 def draw_reliability(reports: dict[str, Report], output: Path) -> None:

@@ -161,6 +161,12 @@ def test_what_takes_too_long_ends_it(phase, after_s, says):
     assert says in run.said[-1].fields["reason"]
 
 
+def test_with_too_little_traffic_it_says_what_would_do():
+    run = Run().until(Phase.SHADOWING)
+    run.tell(Tick(), PLAN.shadow_s)
+    assert all(flag in run.said[-1].fields["reason"] for flag in ("--share", "--when-quiet go", "--requests 0"))
+
+
 def test_with_too_little_traffic_it_may_go_on_and_says_so():
     run = Run(replace(PLAN, when_quiet="go")).until(Phase.SHADOWING)
     assert run.tell(Tick(), PLAN.shadow_s) == [PassOn(SHARES[0])]

@@ -220,5 +220,8 @@ def test_a_wrong_flag_is_one_line(tmp_path, capsys: pytest.CaptureFixture[str], 
 def test_without_pytorch_it_says_what_to_install(tmp_path, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("ostraka.tune_command.importlib.util.find_spec", lambda _: None)
     assert main(["model", "tune", "absent.jsonl", "--output", str(tmp_path / "m")]) == 1
-    assert capsys.readouterr().err == "ostraka: tuning needs PyTorch: pip install 'ostraka[tune]'\n"
+    said = capsys.readouterr().err
+    assert (
+        said == "ostraka: tuning needs PyTorch; in the clone: .venv/bin/pip install -c constraints.txt -e '.[tune]'\n"
+    )
     assert list(tmp_path.iterdir()) == []
