@@ -15,6 +15,10 @@ LOST_CALLS = 1.5
 LOST_BEATS = 3.0
 """A worker that stands still in a call of the longest step (256 tokens, fp32) is lost after 3.7 s: early enough for
 another to answer before the default deadline. Patience is twice what the call should take, so this is three times."""
+IDLE_S = 5.0
+"""At least how long a worker that holds nothing of this gateway's may be silent. Nobody waits for it, and while it is
+suspect it gets no work: that a busy machine let it wait for a core for two seconds is no reason to kill it. What hangs
+is still replaced, and sooner than the default deadline, in case all workers do."""
 
 
 class Silence:
@@ -41,7 +45,8 @@ class Silence:
     def _lost_after_s(self, worker: Worker) -> float:
         if worker.state is WorkerState.STARTING:
             return LOAD_S
-        return LOST_BEATS * self._heartbeat_s + LOST_CALLS * worker.patience_s
+        after_s = LOST_BEATS * self._heartbeat_s + LOST_CALLS * worker.patience_s
+        return after_s if worker.held else max(IDLE_S, after_s)
 
 
 def forgive(workers: Iterable[Worker], pause_s: float) -> None:

@@ -42,6 +42,7 @@ def test_a_worker_of_several_gateways_gives_each_its_part(roster):
 @pytest.mark.parametrize("ready", [False, True])
 def test_a_draining_worker_gets_no_work_and_stays_so(roster, ready):
     worker = join(roster, ready=ready)
+    worker.hold("r", 10, 1)
     hearing.draining(worker)
     hearing.heard(worker, roster.pace, 1.0)
     hearing.ready(worker, Ready("fake 1", 512, SPEED))

@@ -9,7 +9,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from ostraka_gateway import hearing
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.routing import candidates
-from ostraka_gateway.silence import LOAD_S, LOST_BEATS, Silence
+from ostraka_gateway.silence import IDLE_S, LOAD_S, LOST_BEATS, Silence
 from ostraka_gateway.speeds import tokens_per_s
 from ostraka_gateway.worker import WorkerState
 from ostraka_shared.messages import Ready, Started
@@ -112,7 +112,8 @@ class RosterMachine(RuleBasedStateMachine):
         self.now += seconds
         for worker in Silence(BEAT_S).judge(self.roster, self.now)[1]:
             model = self.model[worker.identity]
-            assert self.now - model.heard > (LOST_BEATS * BEAT_S if model.is_ready or model.is_draining else LOAD_S)
+            patience_s = LOST_BEATS * BEAT_S if worker.held else IDLE_S
+            assert self.now - model.heard > (patience_s if model.is_ready or model.is_draining else LOAD_S)
             self.remove(worker)
 
     @rule(worker=consumes(workers))

@@ -3,7 +3,7 @@
 import pytest
 
 from ostraka_gateway import hearing
-from ostraka_gateway.silence import LOAD_S, LOST_BEATS, LOST_CALLS, SUSPECT_BEATS, Silence, forgive
+from ostraka_gateway.silence import IDLE_S, LOAD_S, LOST_BEATS, LOST_CALLS, SUSPECT_BEATS, Silence, forgive
 from ostraka_gateway.worker import WorkerState, patience_s
 from ostraka_shared.messages import Started
 from tests.unit.gateway.workers import BEAT_S, LOST_S, SILENT_S, SPEED, join
@@ -20,15 +20,36 @@ def test_silence_makes_suspect_and_a_word_ready_again(roster):
     assert roster.ready_workers() == [worker]
 
 
-def test_silence_for_too_long_is_loss(roster):
+def join_busy(roster):
     worker = join(roster)
+    worker.hold("r", 10, 1)
+    return worker
+
+
+def test_silence_for_too_long_is_loss(roster):
+    worker = join_busy(roster)
     assert Silence(BEAT_S).judge(roster, LOST_BEATS * BEAT_S)[1] == []
     assert Silence(BEAT_S).judge(roster, LOST_S)[1] == [worker]
 
 
+def test_who_holds_nothing_is_suspect_as_soon_but_lost_later(roster):
+    worker = join_busy(roster)
+    worker.release("r")
+    assert Silence(BEAT_S).judge(roster, LOST_S) == ([worker], [])
+    assert Silence(BEAT_S).judge(roster, IDLE_S) == ([], [])
+    assert roster.ready_workers() == []
+    assert Silence(BEAT_S).judge(roster, IDLE_S + 0.001)[1] == [worker]
+
+
+def test_beats_that_are_further_apart_than_that_are_waited_for(roster):
+    worker = join(roster)
+    assert Silence(IDLE_S).judge(roster, LOST_BEATS * IDLE_S)[1] == []
+    assert Silence(IDLE_S).judge(roster, LOST_BEATS * IDLE_S + 0.001)[1] == [worker]
+
+
 @pytest.mark.parametrize("tokens", [1, 256, 8192])
 def test_a_call_may_take_its_time(roster, tokens):
-    worker = join(roster)
+    worker = join_busy(roster)
     hearing.started(worker, Started(("r",), tokens))
     assert Silence(BEAT_S).judge(roster, SUSPECT_BEATS * BEAT_S + patience_s(tokens, SPEED))[1] == []
     assert worker.state is WorkerState.READY
@@ -54,7 +75,7 @@ def test_patience_grows_with_the_call_and_shrinks_with_the_workers_speed():
 
 
 def test_the_time_this_process_stood_still_is_nobodys_silence(roster):
-    worker = join(roster)
+    worker = join_busy(roster)
     forgive(roster, 1000.0)
     assert Silence(BEAT_S).judge(roster, 1000.0 + LOST_S - 0.1)[1] == []
     assert Silence(BEAT_S).judge(roster, 1000.0 + LOST_S + 0.1)[1] == [worker]

@@ -52,15 +52,14 @@ REFUSED: tuple[tuple[str, tuple[object, ...], str], ...] = (
 
 
 def source_files(folder: Path) -> list[Path]:
-    """Every file a build reads, sorted by name. Raises SourceRefused where one is missing."""
-    for name in (CONFIG, TOKENIZER):
-        if not (folder / name).is_file():
-            hint = (
-                "save it there with `save_pretrained` of its tokenizer"
-                if name == TOKENIZER
-                else "fetch the whole folder"
-            )
-            raise SourceRefused(f"there is no {name} in {folder}: {hint}")
+    """Every file a build reads, sorted by name. Raises UnknownArchitecture before it asks for what a model that cannot
+    be built may lack, and SourceRefused where a file is missing."""
+    if not (folder / CONFIG).is_file():
+        raise SourceRefused(f"there is no {CONFIG} in {folder}: fetch the whole folder")
+    _read_config(Settings(read_json(folder / CONFIG), folder / CONFIG))
+    if not (folder / TOKENIZER).is_file():
+        hint = "save it there with `save_pretrained` of its tokenizer"
+        raise SourceRefused(f"there is no {TOKENIZER} in {folder}: {hint}")
     extra = [folder / name for name in (TOKENIZER_CONFIG, INDEX) if (folder / name).is_file()]
     return sorted([folder / CONFIG, folder / TOKENIZER, *extra, *tensor_files(folder)])
 

@@ -12,6 +12,7 @@ from ostraka_shared.errors import ModelError, SourceRefused, UnknownArchitecture
 from ostraka_worker.build import stored_tensors
 from ostraka_worker.build.checkpoint import read_checkpoint
 from ostraka_worker.build.decoder import Checkpoint
+from ostraka_worker.build.hugging_face import source_files
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.build.tokenizer import build_tokenizer
 from tests.unit.worker.build.forms import FORMS, Form, random_tensors, write_folder, write_gguf, write_safetensors
@@ -178,6 +179,12 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str, says: str) -> None:
     (folder / name).unlink()
     with pytest.raises(SourceRefused, match=says):
         read(folder)
+
+
+def test_what_cannot_be_built_is_refused_before_its_files_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "gptj"}')
+    with pytest.raises(UnknownArchitecture, match="cannot build a 'gptj' model: only llama"):
+        source_files(tmp_path)
 
 
 def test_pickled_weights_are_never_read(tmp_path: Path) -> None:
