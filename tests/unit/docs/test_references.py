@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks/README.md", ROOT / "deploy/README.md"]
 )
-FOLDERS = "tests|docs|benchmarks|deploy|training|gateway|worker|shared"
+FOLDERS = "tests|docs|benchmarks|deploy|examples|training|gateway|worker|shared"
 SOURCES = {path.name for folder in FOLDERS.split("|") for path in (ROOT / folder).rglob("*.py")} | {"hatch_build.py"}
 SERVING = frozenset({"serve", "decide", "eval", "rollout", "chaos"})
 """Others have one page each, and those who use them its --help."""
