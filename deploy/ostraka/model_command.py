@@ -80,8 +80,20 @@ def _register_build(parser: argparse.ArgumentParser) -> None:
 def _build(args: argparse.Namespace) -> int:
     if (args.answers or args.form != DEFAULT_FORM) and (args.adapter or not args.source):
         raise ConfigError("--form and --answers need a SOURCE, and no --adapter: how other models are asked is fixed")
-    print((_build_adapted if args.adapter else _build_plain)(args, expand_user(args.cache_dir)).path)
+    cache_dir = expand_user(args.cache_dir)
+    try:
+        print((_build_adapted if args.adapter else _build_plain)(args, cache_dir).path)
+    except OSError as bad:
+        if not _is_about(bad, cache_dir):
+            raise
+        raise ConfigError(f"--cache-dir (or OSTRAKA_CACHE_DIR) {cache_dir}: {bad.filename}: {bad.strerror}") from bad
     return 0
+
+
+def _is_about(bad: OSError, cache_dir: Path) -> bool:
+    """Also a parent of it that could not be made."""
+    place = Path(bad.filename) if isinstance(bad.filename, str) else None
+    return place is not None and (place.is_relative_to(cache_dir) or cache_dir.is_relative_to(place))
 
 
 def _build_plain(args: argparse.Namespace, cache_dir: Path) -> ModelFolder:

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import errno
 import fcntl
 import ipaddress
 import os
@@ -96,11 +97,18 @@ def listen(host: str, port: int) -> Iterator[socket.socket]:
             listener.bind((host, port))
             listener.listen(BACKLOG)
         except OSError as bad:
-            raise ConfigError(
-                f"cannot listen on http://{host}:{port}: the port is in use or the address is not this machine's "
-                f"({bad.strerror})"
-            ) from bad
+            raise ConfigError(f"cannot listen on http://{host}:{port}: {_describe_refusal(bad)}") from bad
         yield listener
+
+
+def _describe_refusal(bad: OSError) -> str:
+    if isinstance(bad, socket.gaierror):
+        return f"--host is no address, and no name that is known here ({bad.strerror})"
+    if bad.errno == errno.EADDRINUSE:
+        return "the port is in use: give another --port, or stop who has it"
+    if bad.errno == errno.EADDRNOTAVAIL:
+        return "--host is not an address of this machine"
+    return bad.strerror or str(bad)
 
 
 @contextlib.contextmanager

@@ -71,7 +71,13 @@ def read_settings(settings: type[Settings], values: Namespace) -> Settings:
     try:
         return settings(**{each.name: _read(each.name, hints[each.name], values) for each in fields(settings)})  # type: ignore[arg-type]
     except ValueError as bad:
-        raise ConfigError(str(bad)) from bad
+        raise ConfigError(_with_source(str(bad), values)) from bad
+
+
+def _with_source(said: str, values: Namespace) -> str:
+    """Of a message that begins with a flag which nobody typed: also the variable, or the file."""
+    source = getattr(values, "setting_sources", {}).get(said.partition(" ")[0])
+    return f"{said} ({source})" if source else said
 
 
 def _read(name: str, hint: Any, values: Namespace) -> Any:

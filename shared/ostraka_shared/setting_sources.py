@@ -1,9 +1,12 @@
 """Where settings come from besides the command line, and what is not to be taken for one: a variable that is empty or
 that Kubernetes has set, a line of the config file outside of our table."""
 
+import difflib
 import io
+import sys
 import tomllib
-from typing import Any
+from argparse import Namespace, _SubParsersAction
+from typing import Any, NoReturn
 
 import configargparse
 
@@ -12,19 +15,69 @@ TABLE = "ostraka"
 
 
 class Parser(configargparse.ArgumentParser):  # type: ignore[misc]
+    """A mistake is one line, which says where the wrong value came from."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None, **more: Any) -> Namespace:
+        """The result's `setting_sources` are those of `sources`."""
+        found, unknown = self.parse_known_args(args, namespace, **more)
+        if unknown:
+            self.error(self._describe_unknown(unknown))
+        found.setting_sources = self.sources
+        return found  # type: ignore[no-any-return]
+
+    def parse_known_args(self, *args: Any, **more: Any) -> Any:
+        """Also what a subcommand's parser is asked."""
+        self.sources: dict[str, str] = {}
+        """Of a flag that a variable or a file gave: what to call that."""
+        return super().parse_known_args(*args, **more)
+
     def convert_item_to_command_line_arg(self, action: Any, key: str, value: Any) -> list[str]:
         """What a variable or a line of a file is on the command line."""
         is_variable = action is not None and key == action.env_var
         if is_variable and not is_meant(key, value):
             return []
+        source = key if is_variable else f"{key} in {self._config_file_parser.name}"
+        self.sources[action.option_strings[-1] if action else f"--{key}"] = source
         found: list[str] = super().convert_item_to_command_line_arg(action, key, value)
         return found
+
+    def error(self, message: str) -> NoReturn:
+        """Without the usage, in whose lines the one that matters is lost."""
+        head, colon, rest = message.partition(": ")
+        flag = head.removeprefix("argument ").rpartition("/")[2]
+        if colon and flag in (sources := getattr(self, "sources", {})):
+            message = f"{sources[flag]}: {rest}"
+        sys.stderr.write(f"{self.prog}: {message} (see {self.prog} --help)\n")
+        raise SystemExit(2)
+
+    def _describe_unknown(self, unknown: list[str]) -> str:
+        said = f"unrecognized arguments: {' '.join(unknown)}"
+        flag = unknown[0].partition("=")[0]
+        near = difflib.get_close_matches(flag, _flags_of(self), 1) if flag.startswith("--") else []
+        if flag in self.sources:
+            said = f"{self.sources[flag]}: there is no such setting"
+        dashes = "" if flag in self.sources else "--"
+        return said + (f"; did you mean {dashes}{near[0].removeprefix('--')}?" if near else "")
+
+
+def _flags_of(parser: Any) -> list[str]:
+    """With those of its subcommands."""
+    flags: list[str] = []
+    for action in parser._actions:  # noqa: SLF001  argparse has no other way to ask
+        flags += action.option_strings
+        if isinstance(action, _SubParsersAction):
+            for each in action.choices.values():
+                flags += _flags_of(each)
+    return flags
 
 
 class ConfigFile(configargparse.TomlConfigParser):  # type: ignore[misc]
     """The table alone, and no setting beside it: it would have no effect, be it the one that names the keys."""
 
+    name = "the config file"
+
     def parse(self, stream: Any) -> Any:
+        self.name = stream.name
         try:
             text = stream.read()
             found = tomllib.loads(text)

@@ -148,4 +148,4 @@ def test_the_real_builders_line_is_the_only_one(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith("ostraka: ")
+    assert done.stderr.startswith(f"ostraka: --cache-dir (or OSTRAKA_CACHE_DIR) {tmp_path / 'file' / 'cache'}: ")

@@ -6,6 +6,7 @@ import sys
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import get_args, get_type_hints
+from unittest.mock import Mock
 
 import pytest
 
@@ -203,7 +204,16 @@ def test_a_taken_port_is_named():
 
 
 def test_an_address_that_is_not_ours_is_named():
-    with pytest.raises(ConfigError, match=r"192\.0\.2\.1"), listen("192.0.2.1", 0):
+    with pytest.raises(ConfigError, match=r"192\.0\.2\.1:0: --host is not an address of"), listen("192.0.2.1", 0):
+        pass
+
+
+def test_a_name_that_nobody_knows_is_not_taken_for_a_port_in_use(monkeypatch):
+    """Said by the resolver; here, no packet is sent to one."""
+    unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    monkeypatch.setattr(socket.socket, "bind", Mock(side_effect=unknown))
+    said = r"nosuch\.invalid:0: --host is no address, and no name that is known here \(Name or service not known\)$"
+    with pytest.raises(ConfigError, match=said), listen("nosuch.invalid", 0):
         pass
 
 

@@ -100,7 +100,27 @@ def test_a_file_is_below_a_variable_and_that_below_a_flag(monkeypatch, tmp_path)
 def test_an_unknown_key_of_a_file_is_refused(refuses, tmp_path):
     file = tmp_path / "ostraka.toml"
     file.write_text('[ostraka]\nname = "file"\ncuont = 4\n')
-    assert "cuont" in refuses(f"--config={file}")
+    said = refuses(f"--config={file}")
+    assert said == f"test: cuont in {file}: there is no such setting; did you mean count? (see test --help)\n"
+
+
+def test_a_wrong_value_is_said_with_where_it_came_from(refuses, monkeypatch, tmp_path):
+    file = tmp_path / "ostraka.toml"
+    file.write_text('[ostraka]\nwait-s = "soon"\n')
+    said = "test: wait-s in {}: invalid float value: 'soon' (see test --help)\n"
+    assert refuses(f"--config={file}", "--name=a") == said.format(file)
+    monkeypatch.setenv("OSTRAKA_COUNT", "x")
+    assert refuses("--name=a") == "test: OSTRAKA_COUNT: invalid int value: 'x' (see test --help)\n"
+    assert "argument --count: invalid int value: 'y'" in refuses("--name=a", "--count=y")
+    monkeypatch.setenv("OSTRAKA_COUNT", "0")
+    with pytest.raises(ConfigError, match=r"^--count must be at least 1, not 0 \(OSTRAKA_COUNT\)$"):
+        read(["--name=a"])
+
+
+def test_a_wrong_flag_is_one_line_with_the_nearest_one(refuses):
+    said = refuses("--name=a", "--cuont=1")
+    assert said == "test: unrecognized arguments: --cuont=1; did you mean --count? (see test --help)\n"
+    assert "did you mean" not in refuses("--name=a", "--xyzzy")
 
 
 @pytest.mark.parametrize(

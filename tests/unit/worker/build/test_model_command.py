@@ -34,6 +34,13 @@ def test_build_list_verify(tiny_gguf: Path, tmp_path: Path, capsys: pytest.Captu
     assert "is whole: 4 files" in capsys.readouterr().out
 
 
+def test_a_wrong_flag_of_a_subcommand_is_one_line_with_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        call("build", "x.gguf", "--precison=int8")
+    said = "unrecognized arguments: --precison=int8; did you mean --precision?"
+    assert capsys.readouterr().err == f"ostraka model: {said} (see ostraka model --help)\n"
+
+
 def test_name_and_output(tiny_gguf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("build", tiny_gguf, "--name", "My Model!", "--output", tmp_path / "here") == 0
     spec = open_folder(tmp_path / "here").spec
