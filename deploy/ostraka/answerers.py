@@ -1,7 +1,6 @@
 """Where `ostraka decide` gets its answers: from a model in this process, or from a running server. Order is kept."""
 
 import http.client
-import json
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -14,6 +13,7 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from ostraka.addresses import read_url
+from ostraka.decide_fates import Fate, as_outcome, error_line, read_fate
 from ostraka_gateway.dialect import Asked, SystemOneDialect
 from ostraka_gateway.served_model import ServedModel
 from ostraka_gateway.tokenization import TokenizedRequest
@@ -151,7 +151,8 @@ class Server:
             except (OSError, http.client.HTTPException) as bad:
                 status, answer, asked_wait_s = 0, _unreachable(self._parts.geturl(), bad), None
             if status and (status not in RETRIED_STATUS or not tries_left):
-                return Outcome(answer, is_answer=status == 200)
+                line = as_outcome(status, answer)
+                return Outcome(line, is_answer=status == 200 and read_fate(line) is Fate.ANSWERED)
             if tries_left:
                 time.sleep(asked_wait_s if asked_wait_s is not None else wait_s)
                 wait_s *= 2
@@ -176,5 +177,4 @@ class Server:
 
 
 def _unreachable(url: str, bad: Exception) -> bytes:
-    message = f"{url} does not answer ({bad or type(bad).__name__})"
-    return json.dumps({"detail": {"error_type": "unreachable", "message": message}}, ensure_ascii=False).encode()
+    return error_line("unreachable", f"{url} does not answer ({bad or type(bad).__name__})")

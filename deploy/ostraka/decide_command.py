@@ -18,7 +18,11 @@ def register(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--lines", action="store_true", help="one request a line, whatever the file's name")
     parser.add_argument("--output", metavar="FILE", help="a new file for the answers (default: stdout)")
-    parser.add_argument("--resume", action="store_true", help="go on after the lines that --output already has")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with --output: ask what it lacks, and again what had no answer; refused requests stay refused",
+    )
     register_answerer(parser)
 
 

@@ -1,44 +1,71 @@
 """One request a line in, one answer or error a line out, in order. What was written stays; a broken run can go on."""
 
-import json
-import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from itertools import islice
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import BinaryIO
 
 from tqdm import tqdm
 
-from ostraka.answerers import Answerer
+from ostraka.answerers import Answerer, Outcome
+from ostraka.decide_fates import Fate, read_fate
+from ostraka.decide_output import Kept, Output
 from ostraka_shared.errors import ConfigError
+
+NOTHING = Kept(0, (), Counter())
 
 
 def decide_lines(source: str, output: Path | None, find_answerer: Callable[[], Answerer]) -> int:
-    """`output` may have the first lines' outcomes already. Exit code 1 if any line of this run was refused."""
+    """`output` may have the first lines' outcomes already. Exit code 1 if any line, old or new, is an error."""
     with ExitStack() as files:
         lines = files.enter_context(_open(source)) if source != "-" else sys.stdin.buffer
-        sink = files.enter_context(_append(output)) if output else sys.stdout.buffer
         total = _count_bodies(lines) if source != "-" and lines.seekable() else None
-        done = _go_on_after(sink, output, total) if output else 0
-        bodies = islice(_bodies(lines), done, None)
+        sink = files.enter_context(closing(Output(output, total))) if output else None
+        kept = sink.kept if sink else NOTHING
         # Before the bar, whose thread a build's fork should not meet.
-        outcomes = find_answerer().answer(bodies)
+        outcomes = find_answerer().answer(_to_ask(_bodies(lines), kept))
         bar = files.enter_context(
             # Only a person at a terminal wants it.
-            tqdm(total=total, initial=done, unit="request", disable=None, file=sys.stderr, smoothing=0.05)
+            tqdm(
+                total=total,
+                initial=kept.count - len(kept.unanswered),
+                unit="request",
+                disable=None,
+                file=sys.stderr,
+                smoothing=0.05,
+            )
         )
-        answered = refused = 0
+        fates = kept.fates.copy()
+        fates[Fate.UNANSWERED] = 0
         for outcome in outcomes:
-            sink.write(outcome.body + b"\n")
-            sink.flush()
-            answered += 1
-            refused += not outcome.is_answer
+            sink.write(outcome.body) if sink else _print(outcome.body)
+            fates[_fate(outcome)] += 1
             bar.update()
-    if refused:
-        sys.stderr.write(f"ostraka: {refused} of {answered} requests were refused: their lines say why\n")
-    return 1 if refused else 0
+    return _summarize(fates)
+
+
+def _summarize(fates: Counter[Fate]) -> int:
+    for fate, hint in ((Fate.REFUSED, "their lines say why"), (Fate.UNANSWERED, "--resume asks them again")):
+        if fates[fate]:
+            sys.stderr.write(f"ostraka: {fates[fate]} of {fates.total()} requests were {fate}: {hint}\n")
+    return 1 if fates[Fate.REFUSED] or fates[Fate.UNANSWERED] else 0
+
+
+def _fate(outcome: Outcome) -> Fate:
+    return Fate.ANSWERED if outcome.is_answer else read_fate(outcome.body) or Fate.UNANSWERED
+
+
+def _print(outcome: bytes) -> None:
+    sys.stdout.buffer.write(outcome + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _to_ask(bodies: Iterator[bytes], kept: Kept) -> Iterator[bytes]:
+    """Those that had no answer, and those that were never asked."""
+    again = frozenset(kept.unanswered)
+    return (body for place, body in enumerate(bodies) if place >= kept.count or place in again)
 
 
 def _bodies(lines: BinaryIO) -> Iterator[bytes]:
@@ -53,40 +80,7 @@ def _open(source: str) -> BinaryIO:
         raise ConfigError(f"{source}: {bad.strerror}") from bad
 
 
-def _append(output: Path) -> BinaryIO:
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        return output.open("r+b" if output.exists() else "x+b")
-    except OSError as bad:
-        raise ConfigError(f"{output}: {bad.strerror}") from bad
-
-
 def _count_bodies(lines: BinaryIO) -> int:
     count = sum(1 for _ in _bodies(lines))
     lines.seek(0)
     return count
-
-
-def _go_on_after(sink: BinaryIO, output: Path, total: int | None) -> int:
-    """How many outcomes the file has. Cuts off a last one that was being written when the run broke, and stands at the
-    end. Raises ConfigError, and changes nothing, where the file is not what such a run wrote."""
-    count = whole = 0
-    for number, line in enumerate(sink, 1):
-        is_whole = line.endswith(b"\n")
-        if not (_is_outcome(line) if is_whole else line.startswith(b"{")):
-            raise ConfigError(f"{output}: line {number} is no answer of an earlier run: resume with its own file")
-        count += is_whole
-        whole += len(line) * is_whole
-    if total is not None and count > total:
-        raise ConfigError(f"{output} has {count} answers, and there are {total} requests: resume with its own file")
-    sink.truncate(whole)
-    sink.seek(0, os.SEEK_END)
-    return count
-
-
-def _is_outcome(line: bytes) -> bool:
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return False
-    return isinstance(value, dict) and ("answers" in value or "detail" in value)
