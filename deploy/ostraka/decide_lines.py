@@ -47,7 +47,10 @@ def decide_lines(source: str, output: Path | None, find_answerer: Callable[[], A
 
 
 def _summarize(fates: Counter[Fate]) -> int:
-    for fate, hint in ((Fate.REFUSED, "their lines say why"), (Fate.UNANSWERED, "--resume asks them again")):
+    for fate, hint in (
+        (Fate.REFUSED, "their lines say why"),
+        (Fate.UNANSWERED, "with --output, --resume asks them again"),
+    ):
         if fates[fate]:
             sys.stderr.write(f"ostraka: {fates[fate]} of {fates.total()} requests were {fate}: {hint}\n")
     return 1 if fates[Fate.REFUSED] or fates[Fate.UNANSWERED] else 0

@@ -53,7 +53,7 @@ def test_what_had_no_answer_is_asked_again_in_its_place_and_what_was_refused_is_
     assert decide(files, Script({b"a": AWAY, b"b": REFUSED, b"d": AWAY})) == 1
     said = capsys.readouterr().err
     assert "1 of 4 requests were refused: their lines say why\n" in said
-    assert "2 of 4 requests were not answered: --resume asks them again\n" in said
+    assert "2 of 4 requests were not answered: with --output, --resume asks them again\n" in said
     again = Script({b"d": AWAY})
     assert decide(files, again) == 1
     assert again.asked == [b"a", b"d"]
