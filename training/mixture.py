@@ -2,6 +2,7 @@
 
     python -m training.mixture DATA_DIR --stage labels --examples 26000 --output labels.jsonl.gz
     python -m training.mixture DATA_DIR --stage broad --examples 12000 --output broad.jsonl.gz
+    python -m training.mixture DATA_DIR --stage wide --examples 53000 --output wide.jsonl.gz
 
 DATA_DIR holds a SOURCE.jsonl.gz for each source of a stage, in the form of docs/eval.md; own data is added. A source is
 drawn from over and over where it is small. What is long is drawn less often: the model serves short texts, and learns
@@ -63,6 +64,40 @@ STAGES = {
         "sebis_nlu": 0.3,
         "vicomtech_hate": 0.3,
         "emobank": 0.2,
+        "spamassassin_email": 0.2,
+        "joci_ordinal": 0.15,
+        "query_wellformed": 0.15,
+    },
+    "wide": {
+        "qnli_dev": 1.7,
+        "tweet_sentiment": 1.4,
+        "jailbreakbench": 1.3,
+        "cad_sentiment": 1.2,
+        "snli_dev": 1.2,
+        "goemotions": 1.0,
+        "mnli_dev": 0.9,
+        "bitext_support": 0.8,
+        "cad_nli": 0.8,
+        "clinc150": 0.8,
+        "hwu64": 0.8,
+        "hatecheck": 0.6,
+        "boolq_train": 0.5,
+        "davidson_hate": 0.5,
+        "anthropic_persona": 0.4,
+        "bbq": 0.4,
+        "bipia_injection": 0.4,
+        "clickbait": 0.4,
+        "creak_explained": 0.4,
+        "strategyqa_facts": 0.4,
+        "surge_toxicity": 0.4,
+        "breaking_nli": 0.3,
+        "emobank": 0.3,
+        "sms_spam": 0.3,
+        "snips": 0.3,
+        "vicomtech_hate": 0.3,
+        "cosmosqa_dev": 0.2,
+        "joci": 0.2,
+        "sebis_nlu": 0.2,
         "spamassassin_email": 0.2,
         "joci_ordinal": 0.15,
         "query_wellformed": 0.15,
