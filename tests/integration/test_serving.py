@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ostraka_worker.__main__ import NICENESS
 from tests.cluster import Cluster, running, wait_for
 
 QUESTIONS = {
@@ -163,6 +164,9 @@ def test_metrics_count_what_happened(cluster: Cluster) -> None:
 def test_workers_are_pinned_and_have_one_busy_thread(cluster: Cluster) -> None:
     """Each on a core of its own, where there are two; the worker's other threads are ZeroMQ's two, which only wait."""
     cores = [tuple(psutil.Process(w["pid"]).cpu_affinity()) for w in cluster.health()["workers"]]
+    gateway = psutil.Process(cluster.health()["gateways"][0]["pid"])
+    for worker in cluster.health()["workers"]:
+        assert psutil.Process(worker["pid"]).nice() == min(19, gateway.nice() + NICENESS), "the gateway goes first"
     assert cores == [tuple(w["cores"]) for w in cluster.health()["workers"]]
     if len(os.sched_getaffinity(0)) >= 2:
         assert all(len(each) == 1 for each in cores)

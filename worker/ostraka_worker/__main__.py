@@ -25,6 +25,9 @@ log = structlog.get_logger()
 
 EXIT_CANNOT_SERVE = 1
 EXIT_REFUSED = 3
+NICENESS = 5
+"""The gateway is what everybody waits for; where it shares cores with workers, it goes first. Two workers, gateway and
+client on two cores, int8, three times the capacity: refusals' p99 30 ms instead of 190, capacity 155 instead of 140/s."""
 
 
 def main(argv: list[str] | None = None, warm: Warm | None = None) -> int:
@@ -44,6 +47,7 @@ def serve(config: WorkerConfig, warm: Warm | None = None) -> int:
     for endpoint in config.gateway:
         check_endpoint(endpoint)
     name_process(f"ostraka {config.worker_id}")
+    os.nice(NICENESS)
     if config.cores:
         # Before the model loads, so that its memory is first touched from these cores.
         os.sched_setaffinity(0, config.cores)
