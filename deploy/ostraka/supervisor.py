@@ -15,6 +15,7 @@ import time
 import psutil
 import structlog
 
+from ostraka.accept_queue import await_empty
 from ostraka.children import Child
 from ostraka.departure import end_workers
 from ostraka.forking import awaited_channels, reap_strays
@@ -164,6 +165,7 @@ class Supervisor:
             case Wish.DRAIN_GATEWAYS:
                 log.info("stopping", grace_s=self._times.grace_s)
                 self._rolling.cancel("the server is stopping")
+                await_empty(self._listener)
                 for gateway in serving.gateways:
                     gateway.restart_at = None
                     gateway.send(signal.SIGTERM)

@@ -10,6 +10,8 @@ from ostraka_gateway.leaving_protocol import LeavingState
 
 LAST_REQUESTS_S = 1.0
 """For a client that was just going to send its next request on a connection it keeps."""
+JUST_CONNECTED_S = 0.1
+"""For a request that is on its way on a connection that was accepted a moment ago."""
 HANDOVER_S = 5.0
 """For the successor to take all connections; what is busy for longer is told to close with its answer."""
 POLL_S = 0.01
@@ -56,18 +58,19 @@ class ConnectionDrain:
 
     async def _await_last_requests(self) -> None:
         loop = asyncio.get_running_loop()
-        ends = loop.time() + LAST_REQUESTS_S
+        begun = loop.time()
         self._close_after_next()
         # By looking: whether others still accept is told to nobody.
-        while self._is_awaited() and loop.time() < ends:  # noqa: ASYNC110
+        while self._is_awaited(loop.time() - begun):  # noqa: ASYNC110
             await asyncio.sleep(POLL_S)
 
-    def _is_awaited(self) -> bool:
-        """A last request may still come, and its client need not look elsewhere anyway: the supervisor shuts the socket
-        when all are to leave."""
+    def _is_awaited(self, waited_s: float) -> bool:
+        """A last request may still come. Where the supervisor has shut the socket, all are to leave, and its client
+        must look elsewhere anyway; only who has just connected is waited for."""
         is_idle = not all(each.is_busy for each in self._state.protocols)
         do_others_accept = self._others.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-        return bool(is_idle and do_others_accept and not self._is_hurried)
+        patience_s = LAST_REQUESTS_S if do_others_accept else JUST_CONNECTED_S
+        return is_idle and waited_s < patience_s and not self._is_hurried
 
     def _hand_over(self) -> None:
         for connection in self._state.protocols:

@@ -107,7 +107,9 @@ class World:
         self.ready = lambda: sum(worker.is_running for worker in self.workers)
         world = self
         self.is_shut = False
-        self.listener = SimpleNamespace(getsockname=lambda: ("127.0.0.1", 1), shutdown=self.shut)
+        self.listener = SimpleNamespace(
+            getsockname=lambda: ("127.0.0.1", 1), getsockopt=lambda *_: b"", shutdown=self.shut
+        )
         self.not_ready = []
 
         class Announced(Generation):
