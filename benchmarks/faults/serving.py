@@ -17,6 +17,8 @@ from tests.fake_model import make_fake_model
 FAKE_MS_PER_TOKEN = 0.03
 """With the fake model's one token a byte, about 15 ms for each of our requests."""
 FAKE = "fake"
+NOT_READY = "--not-ready-s=2"
+"""As behind a load balancer: kept connections have their last answer before the socket is shut."""
 SAMPLE_S = 0.05
 SAY_S = 1.0
 
@@ -29,7 +31,7 @@ def served(model: str, workers: int, *flags: str) -> Iterator[Cluster]:
             path = make_fake_model(Path(folder) / "model", ms_per_token=FAKE_MS_PER_TOKEN).path
         else:
             path = ensure_embedded(Path("~/.cache/ostraka").expanduser(), model, for_stderr()).path
-        with running(path, f"--workers={workers}", *flags) as cluster:
+        with running(path, f"--workers={workers}", NOT_READY, *flags) as cluster:
             yield cluster
 
 

@@ -16,7 +16,12 @@ def test_who_waits_to_be_accepted_is_counted():
 
 def test_it_waits_until_all_are_accepted():
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()):
-        taken = threading.Thread(target=listener.accept)
+
+        def accept():
+            taken, _ = listener.accept()
+            taken.close()
+
+        taken = threading.Thread(target=accept)
         taken.start()
         await_empty(listener)
         assert count_waiting(listener) == 0
