@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,19 +15,15 @@ import httpx
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.waiting import wait_until
+
 START_S = 60.0
 STOP_S = 40.0
-POLL_S = 0.01
 
 
 def wait_for(condition: Callable[[], Any], what: str, deadline_s: float = 20.0) -> Any:
     """The condition's first true value. Fails naming `what` when the deadline passes."""
-    ends = time.monotonic() + deadline_s
-    while time.monotonic() < ends:
-        if found := condition():
-            return found
-        time.sleep(POLL_S)
-    raise AssertionError(f"not within {deadline_s} s: {what}")
+    return wait_until(condition, deadline_s, what)
 
 
 class Cluster:

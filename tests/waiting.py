@@ -12,11 +12,11 @@ Found = TypeVar("Found")
 POLL_S = 0.005
 
 
-def wait_until(predicate: Callable[[], Found], deadline_s: float = 10.0) -> Found:
-    """The predicate's first true value. Fails when `deadline_s` have passed without one."""
+def wait_until(predicate: Callable[[], Found], deadline_s: float = 10.0, what: str = "") -> Found:
+    """The predicate's first true value. Fails, naming `what`, when `deadline_s` have passed without one."""
     ends = time.monotonic() + deadline_s
     while not (found := predicate()):
-        assert time.monotonic() < ends, f"not within {deadline_s} s: {predicate}"
+        assert time.monotonic() < ends, f"not within {deadline_s} s: {what or predicate}"
         time.sleep(POLL_S)
     return found
 

@@ -26,9 +26,11 @@ class ConnectionDrain:
         self._is_hurried = False
 
     def announce(self) -> None:
-        """While the server still accepts: so that no connection that is used is left open when it leaves."""
+        """While the server still accepts: so that no connection is left open when it leaves. Whose request meets the
+        close of one that rests has it answered on another."""
         self._state.is_announced = True
         self._close_after_next()
+        asyncio.get_running_loop().call_later(LAST_REQUESTS_S, self._close_resting)
 
     def begin(self, successor: str | None) -> None:
         """`successor`: the private socket of the server that takes the connections."""
@@ -75,6 +77,10 @@ class ConnectionDrain:
     def _hand_over(self) -> None:
         for connection in self._state.protocols:
             connection.hand_over()
+
+    def _close_resting(self) -> None:
+        for connection in self._state.protocols:
+            connection.close_resting()
 
     def _close_after_next(self) -> None:
         for connection in self._state.protocols:

@@ -57,6 +57,10 @@ class LeavingProtocol(BoundedProtocol):
         if self.is_busy:
             self.cycle.keep_alive = False
 
+    def close_resting(self) -> None:
+        if self._is_between_requests:
+            self.transport.close()
+
     @property
     def _is_between_requests(self) -> bool:
         is_under_way = self.is_busy or self._head.is_open or (self.cycle is not None and self.cycle.more_body)

@@ -5,8 +5,7 @@ import json
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,11 +13,14 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import wait_until
+
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]  # the first build fetches the packages and builds the model
 
 COMPOSE_FILE = Path(__file__).parents[2] / "deploy" / "compose.yaml"
 BASE_IMAGE = "python:3.11-slim"
 IMAGE = "ostraka-e2e"
+WAIT_S = 120.0
 SETTINGS = {"OSTRAKA_IMAGE": IMAGE, "OSTRAKA_PUBLISH": "127.0.0.1:"}  # a free port of the host's choosing
 NOUL = {"type": "noul", "instructions": "Does the customer want money back?"}
 REQUEST = {
@@ -42,13 +44,6 @@ def docker(*args: str, **settings: str) -> str:
 
 def compose(*args: str, **settings: str) -> str:
     return docker("compose", "--project-name", IMAGE, "--file", str(COMPOSE_FILE), *args, **settings)
-
-
-def wait_until(is_so: Callable[[], bool], within_s: float = 120) -> None:
-    end = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < end, f"not so within {within_s} s"
-        time.sleep(0.05)
 
 
 @dataclass(frozen=True)
@@ -172,7 +167,7 @@ def test_needs_no_network(image: str) -> None:
     flags = ["--network=none", "--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--health-interval=1s"]
     name = docker("run", "--detach", *flags, image)
     try:
-        wait_until(lambda: docker("inspect", "-f", "{{.State.Health.Status}}", name) == "healthy")
+        wait_until(lambda: docker("inspect", "-f", "{{.State.Health.Status}}", name) == "healthy", WAIT_S)
     finally:
         docker("rm", "--force", name)
 
@@ -195,7 +190,7 @@ def test_no_request_is_lost_when_a_worker_is_killed(stack: Stack) -> None:
     victim = stack.health()["workers"][0]
     with ThreadPoolExecutor(4) as clients:
         answers = [clients.submit(stack.ask) for _ in range(30)]
-        wait_until(lambda: sum(answer.done() for answer in answers) >= 5)
+        wait_until(lambda: sum(answer.done() for answer in answers) >= 5, WAIT_S)
         stack.python(f"import os; os.kill({victim['pid']}, 9)")
         failed = [answer.result() for answer in answers if answer.result()[0] != 200]
     assert not failed
@@ -205,7 +200,7 @@ def test_no_request_is_lost_when_a_worker_is_killed(stack: Stack) -> None:
         successor = workers.get(victim["worker"], victim)
         return successor["pid"] != victim["pid"] and successor["state"] == "ready"
 
-    wait_until(is_replaced)
+    wait_until(is_replaced, WAIT_S)
 
 
 def test_the_key_in_the_environment_is_asked_for(image: str) -> None:
@@ -216,7 +211,7 @@ def test_the_key_in_the_environment_is_asked_for(image: str) -> None:
 
 def test_serves_again_after_a_restart(stack: Stack) -> None:
     compose("restart")
-    wait_until(lambda: container()["State"]["Health"]["Status"] == "healthy")
+    wait_until(lambda: container()["State"]["Health"]["Status"] == "healthy", WAIT_S)
     assert find().ask()[0] == 200
 
 
@@ -224,7 +219,7 @@ def test_stop_answers_what_was_accepted_and_exits_cleanly(stack: Stack) -> None:
     long = REQUEST | {"questions": {f"q{n}": NOUL | {"instructions": f"Is it about order {n}?"} for n in range(60)}}
     with ThreadPoolExecutor(1) as client:
         answer = client.submit(stack.ask, long)
-        wait_until(lambda: stack.health()["in_flight_requests"] > 0)
+        wait_until(lambda: stack.health()["in_flight_requests"] > 0, WAIT_S)
         compose("stop")
         status, content = answer.result()
     exit_code = container()["State"]["ExitCode"]

@@ -70,6 +70,17 @@ async def test_one_that_is_about_to_leave_accepts_and_has_the_next_request_come_
             assert await asyncio.wait_for(reader.read(), 5) == b""
 
 
+async def test_one_that_rests_is_closed_while_its_client_can_still_come_again(process, shared):
+    reader, writer = await dial(shared)
+    with closing(writer):
+        await ask(reader, writer)
+        process.announce()
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+    again = await dial(shared)
+    with closing(again[1]):
+        assert b"200" in await ask(*again)
+
+
 async def test_what_it_has_not_accepted_is_for_the_others(process, shared):
     process.leave()
     with socket.create_connection(shared.getsockname()) as client:
