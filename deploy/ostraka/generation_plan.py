@@ -91,6 +91,13 @@ def _make_generation(number: int, cluster: ClusterPlan, listener: socket.socket)
     generation.gateways = [
         _gateway_child(n, generation, cluster, listener) for n in range(cluster.config.processes.gateways)
     ]
+
+    def make_spare(number: int) -> GatewayChild:
+        spare = _gateway_child(number, generation, cluster, listener)
+        spare.is_spare = True
+        return spare
+
+    generation.make_spare = make_spare
     return generation
 
 
@@ -122,7 +129,9 @@ def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, li
     def command(_: int) -> list[str]:
         is_next = bool(cluster.private_sockets) and not generation.is_serving
         private_socket = cluster.private_sockets[number] if is_next else None
-        rollout = RolloutConfig(child.pass_fds[-1], private_socket, generation.number, standby=is_next)
+        rollout = RolloutConfig(
+            child.pass_fds[-1], private_socket, generation.number, standby=is_next, spare=child.is_spare
+        )
         now = replace(settings, rollout=rollout)
         return ["-m", "ostraka_gateway", *to_flags(now)]
 

@@ -77,8 +77,10 @@ class RunningCluster:
 
     def gateways(self) -> dict[str, int]:
         """As `workers`, from what the supervisor runs, by the names that its log has; while a rollout has two
-        generations of them running, each name says which it means: gateway@1, gateway@2."""
-        found = {place: child.pid for child in self._descendants() if (place := _gateway_place(child))}
+        generations of them running, each name says which it means: gateway@1, gateway@2. A spare is younger than the
+        gateway that it waits for, and not meant."""
+        youngest_first = sorted(self._descendants(), key=_born, reverse=True)
+        found = {place: child.pid for child in youngest_first if (place := _gateway_place(child))}
         is_plain = len({generation for generation, _ in found}) == 1
         names = {place: gateway_name(place[1]) + ("" if is_plain else f"@{place[0]}") for place in sorted(found)}
         return {name: found[place] for place, name in names.items()}
@@ -118,6 +120,13 @@ def _find_supervisor(addresses: set[str], port: int, url: str) -> psutil.Process
             if _is_mine(process) and _runs(process, "serve") and _listens(process, addresses, port):
                 return process
     raise ConfigError(f"no `ostraka serve` of this user listens on {url} on this machine")
+
+
+def _born(process: psutil.Process) -> float:
+    try:
+        return float(process.create_time())
+    except psutil.Error:
+        return 0.0
 
 
 def _gateway_place(process: psutil.Process) -> tuple[int, int] | None:

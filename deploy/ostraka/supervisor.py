@@ -11,6 +11,7 @@ import contextlib
 import signal
 import socket
 import time
+from collections.abc import Iterable
 
 import psutil
 import structlog
@@ -25,6 +26,7 @@ from ostraka.recycling import Recycling
 from ostraka.rolling import Rolling
 from ostraka.serve_config import StopConfig
 from ostraka.signals import TakenSignals
+from ostraka.spares import dismiss_spare, has_parted, put_spare
 from ostraka.startup import Startup
 from ostraka.stopping import Phase, Stopping, Wish
 from ostraka.succession import Succession
@@ -32,7 +34,7 @@ from ostraka.succession import Succession
 log = structlog.get_logger()
 
 STARTING_POLL_S = 0.1
-SERVING_POLL_S = 1.0
+SERVING_POLL_S = 0.25
 EXIT_FAILED = 1
 
 
@@ -65,7 +67,7 @@ class Supervisor:
             while self._stopping.is_up or any(child.is_running for child in self._succession.children):
                 self._turn(signals)
         finally:
-            self._kill_all()
+            _kill_all(self._succession.children)
             self._rolling.close()
         log.info("stopped", exit_code=self._exit_code)
         return self._exit_code
@@ -83,7 +85,7 @@ class Supervisor:
             reap_strays({child.process.pid for child in running.children if child.process})
         while wish := self._stopping.turn(time.monotonic(), has_gateway=running.serving.has_gateway):
             self._stop(wish)
-        self._gateway_watch.turn(running.doors, time.monotonic())
+        self._watch_gateways()
         self._rolling.turn(may_begin=self._is_serving)
         self._start_due()
         if self._stopping.phase is Phase.UP and not self._startup.is_over:
@@ -93,10 +95,21 @@ class Supervisor:
 
     def _wait_s(self) -> float:
         is_starting = self._stopping.phase is Phase.UP and not self._startup.is_over
-        poll_s = STARTING_POLL_S if is_starting or self._rolling.is_under_way else SERVING_POLL_S
+        is_watchful = is_starting or self._rolling.is_under_way or self._gateway_watch.is_close
+        poll_s = STARTING_POLL_S if is_watchful else SERVING_POLL_S
         due = [child.restart_at for child in self._succession.children if child.restart_at is not None]
         until_s = min([self._stopping.due, *due]) - time.monotonic()
         return max(0.0, min(poll_s, until_s))
+
+    def _watch_gateways(self) -> None:
+        serving, may_replace = self._succession.serving, self._startup.is_over and self._stopping.is_up
+        has_replaced = self._gateway_watch.turn(
+            serving, self._succession.doors, time.monotonic(), may_replace=may_replace
+        )
+        if has_replaced:
+            self._rolling.cancel("a gateway stood still, and another took its place")
+        if has_replaced and self._stopping.phase is Phase.NOT_READY:
+            serving.announce()
 
     @property
     def _is_serving(self) -> bool:
@@ -125,6 +138,8 @@ class Supervisor:
             serving.relieved.remove(child)
             log.info("worker_recycled", child=child.name, code=code)
             return
+        if has_parted(serving, child, code):
+            return
         is_drained = self._stopping.phase is Phase.WORKERS or child in serving.gateways
         if is_drained and not self._stopping.is_up:
             log.debug("child_stopped", child=child.name, code=code)
@@ -132,7 +147,8 @@ class Supervisor:
             if child in serving.gateways and code not in ("0", signal.SIGTERM.name):
                 self._exit_code = EXIT_FAILED
             return
-        child.schedule_restart(has_been_ready=self._startup.is_over)
+        if not put_spare(serving, child):
+            child.schedule_restart(has_been_ready=self._startup.is_over)
         log.warning("child_exited", child=child.name, code=code, in_a_row=child.policy.quick_deaths)
         if self._stopping.is_up and _cannot_be_kept_up(serving):
             log.error("cannot_keep_up", child=child.name, hint="its own lines above say why")
@@ -167,6 +183,7 @@ class Supervisor:
                 self._rolling.cancel("the server is stopping")
                 await_empty(self._listener)
                 for gateway in serving.gateways:
+                    dismiss_spare(serving, gateway.name)
                     gateway.restart_at = None
                     gateway.send(signal.SIGTERM)
                 # Closed alone, clients would go on connecting while one gateway still has it open, and wait for nobody.
@@ -181,15 +198,7 @@ class Supervisor:
                 log.warning("grace_period_over", still_running=left)
         if wish in (Wish.KILL, Wish.OVERDUE):
             self._exit_code = EXIT_FAILED
-            self._kill_all()
-
-    def _kill_all(self) -> None:
-        for child in self._succession.children:
-            child.restart_at = None
-            child.send(signal.SIGKILL)
-            if child.process:
-                child.process.wait()
-                child.process = None
+            _kill_all(self._succession.children)
 
 
 def resident_bytes(child: Child) -> int:
@@ -198,6 +207,15 @@ def resident_bytes(child: Child) -> int:
         return int(psutil.Process(child.process.pid).memory_info().rss) if child.process and child.process.pid else 0
     except psutil.Error:
         return 0
+
+
+def _kill_all(children: Iterable[Child]) -> None:
+    for child in children:
+        child.restart_at = None
+        child.send(signal.SIGKILL)
+        if child.process:
+            child.process.wait()
+            child.process = None
 
 
 def _cannot_be_kept_up(generation: Generation) -> bool:

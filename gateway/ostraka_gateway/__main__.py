@@ -19,12 +19,13 @@ from ostraka_gateway.app import create_app
 from ostraka_gateway.auth import load_keys
 from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.config import GatewayConfig
-from ostraka_gateway.control import Control
+from ostraka_gateway.control import Control, await_turn
 from ostraka_gateway.decision import Gateway
 from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.large_bodies import LargeBodies
 from ostraka_gateway.leaving_protocol import protocol_for
 from ostraka_gateway.metrics import Metrics, count_in
+from ostraka_gateway.orders import Serve
 from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.served_model import ServedModel
@@ -58,14 +59,23 @@ def main(argv: list[str] | None = None) -> int:
         config = read_settings(GatewayConfig, values)
         for endpoint in (config.workers_at, *(f"ipc://{path}" for path in config.figures_at)):
             check_endpoint(endpoint)
-        return uvloop.run(serve(config))
+        model = ServedModel(open_folder(Path(config.model)), config.http.limits, config.http.name)
+        channel = None if config.rollout.control_fd is None else socket.socket(fileno=config.rollout.control_fd)
+        turn = await_turn(channel) if channel and config.rollout.spare else Serve()
+        if turn is None:
+            return 0
+        return uvloop.run(serve(config, model, channel, turn.broken_requests))
     except (OstrakaError, OSError) as bad:
         log.error("cannot_serve", error=type(bad).__name__, detail=str(bad))
         return 1
 
 
-async def serve(config: GatewayConfig) -> int:
-    gateway = build_gateway(config)
+async def serve(
+    config: GatewayConfig, model: ServedModel, channel: socket.socket | None = None, broken_requests: int = 0
+) -> int:
+    """`channel`: to and from the supervisor. `broken_requests`: of the gateway whose place it takes."""
+    gateway = build_gateway(config, model)
+    gateway.cluster.metrics.broken.inc(broken_requests)
     await gateway.siblings.start(lambda: status.figures(gateway))
     gateway.cluster.start(config.workers_at)
     server = build_server(config, gateway)
@@ -73,8 +83,7 @@ async def serve(config: GatewayConfig) -> int:
     for stop in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(stop, _leave, gateway, server)
     control = None
-    if config.rollout.control_fd is not None:
-        channel = socket.socket(fileno=config.rollout.control_fd)
+    if channel:
         control = Control(channel, gateway, server, lambda: _leave(gateway, server))
         control.start()
     log.info(
@@ -119,8 +128,7 @@ def build_server(config: GatewayConfig, gateway: Gateway) -> HttpProcess:
     )
 
 
-def build_gateway(config: GatewayConfig) -> Gateway:
-    model = ServedModel(open_folder(Path(config.model)), config.http.limits, config.http.name)
+def build_gateway(config: GatewayConfig, model: ServedModel) -> Gateway:
     roster = Roster(config.cluster.cluster_id, model.folder.fingerprint, asyncio.get_running_loop().time())
     own = Path(config.figures_at[config.number])
     names = [gateway_name(number) for number in range(len(config.figures_at))]

@@ -23,6 +23,7 @@ class RolloutConfig:
     private_socket: str | None = option(None, "a path for a gateway of the generation before to send requests to")
     generation: int = option(1, "which set of processes it belongs to: each rollout starts another")
     standby: bool = option(False, "take no connections but those on the private socket, until ordered to")  # noqa: FBT003
+    spare: bool = option(False, "load everything and wait; serve, in another gateway's place, once ordered to")  # noqa: FBT003
 
 
 @dataclass(frozen=True)

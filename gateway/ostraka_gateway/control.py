@@ -17,6 +17,7 @@ from ostraka_gateway.orders import (
     Leave,
     Order,
     Report,
+    Serve,
     decode_order,
     encode_report,
 )
@@ -26,8 +27,19 @@ from ostraka_gateway.successor import Successor
 log = structlog.get_logger()
 
 REPORT_S = 0.1
-ALIVE_S = 1.0
-"""With nothing to report, that is said: a supervisor that hears nothing for longer takes us for hung."""
+ALIVE_S = 0.25
+"""With nothing to report, that is said: a supervisor that hears nothing for ten times as long takes us for hung."""
+
+
+def await_turn(channel: socket.socket) -> Serve | None:
+    """What a spare does, before it has an event loop. None where the supervisor wants it no more, or has ended."""
+    try:
+        while message := channel.recv(MESSAGE_BYTES):
+            if isinstance(order := decode_order(message), Serve):
+                return order
+    except (OSError, ValueError, KeyError, TypeError) as bad:
+        log.error("order_not_understood", detail=str(bad))
+    return None
 
 
 class Control:
@@ -85,6 +97,8 @@ class Control:
                 self._server.announce()
             case Leave():
                 self._leave()
+            case Serve():
+                self._gateway.cluster.metrics.broken.inc(order.broken_requests)
 
     def _assist(self, order: Assist) -> None:
         successor = self._gateway.successor
@@ -106,6 +120,7 @@ class Control:
             ready_workers=len(self._gateway.cluster.roster.ready_workers()),
             is_accepting=self._server.is_accepting,
             figures=successor.figures if successor else Figures(),
+            in_flight_requests=self._gateway.cluster.single_flight.in_flight_requests,
         )
         now = self._loop.time()
         if report != self._reported or now - self._reported_at >= ALIVE_S:

@@ -34,17 +34,27 @@ class Leave:
     """Stop accepting, answer what is here, give the connections to the successor, and end."""
 
 
-Order = Assist | Accept | Announce | Leave
-ORDERS: dict[str, type[Order]] = {order.__name__.lower(): order for order in (Assist, Accept, Announce, Leave)}
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """To one that takes another's place: a spare begins to serve. `broken_requests`: those that the other had begun and
+    did not answer, as far as is known."""
+
+    broken_requests: int = 0
+
+
+Order = Assist | Accept | Announce | Leave | Serve
+ORDERS: dict[str, type[Order]] = {order.__name__.lower(): order for order in (Assist, Accept, Announce, Leave, Serve)}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Sent whenever it changes, and once a second: that the event loop moves is itself something to report."""
+    """Sent whenever it changes, at most ten times a second, and four times at least: that the event loop moves is
+    itself something to report."""
 
     ready_workers: int = 0
     is_accepting: bool = False
     figures: Figures = field(default_factory=Figures)
+    in_flight_requests: int = 0
 
 
 def encode_order(order: Order) -> bytes:

@@ -98,6 +98,7 @@ class World:
 
     def __init__(self, monkeypatch, workers=2, gateways=1, *, announces=False):
         self.clock = FakeClock().install(monkeypatch, supervisor_module)
+        monkeypatch.setattr(supervisor_module, "SERVING_POLL_S", 1.0)  # a step of these tests is a second
         monkeypatch.setattr(startup_module, "_count_ready", lambda _: self.ready())
         self.journal = []
         self.waits = []

@@ -14,11 +14,15 @@ from ostraka_shared.options import to_flags
 def gateway(pid, number, generation):
     rollout = RolloutConfig(generation=generation)
     config = GatewayConfig("ipc:///w", "m", 3, tuple("abc"), number=number, rollout=rollout)
-    return SimpleNamespace(pid=pid, cmdline=lambda: ["python", "-m", "ostraka_gateway", *to_flags(config)])
+    return SimpleNamespace(
+        pid=pid, create_time=lambda: 0.0, cmdline=lambda: ["python", "-m", "ostraka_gateway", *to_flags(config)]
+    )
 
 
 def cluster_of(*gateways):
-    worker = SimpleNamespace(pid=1, cmdline=lambda: ["python", "-m", "ostraka_worker", "--number=0"])
+    worker = SimpleNamespace(
+        pid=1, create_time=lambda: 0.0, cmdline=lambda: ["python", "-m", "ostraka_worker", "--number=0"]
+    )
     found = RunningCluster.__new__(RunningCluster)
     children = [worker, *gateways]
     found.supervisor = SimpleNamespace(is_running=lambda: True, children=lambda **_: children)
