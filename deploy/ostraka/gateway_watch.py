@@ -1,7 +1,7 @@
 """Sees a gateway that stands still: it is alive for the system, holds its clients' connections, and answers nobody.
 
-Its reports come from its event loop, four a second; a loop that moves sends them however busy it is. What silence means
-is `stillness`'s to say: a spare is started in time, and takes the place of one that is given up.
+Its reports come from its event loop, several a second; a loop that moves sends them however busy it is. What silence
+means is `stillness`'s to say: a spare is started in time, and takes the place of one that is given up.
 """
 
 import signal

@@ -16,7 +16,8 @@ from ostraka_shared.model_folder import ModelFolder
 @dataclass(slots=True, eq=False)
 class Generation:
     """`run_dir`: its own, removed with it; None where it uses the server's. `private_sockets`: one a gateway, on which
-    the generation before reaches it; `figures_at`, where each says how it is."""
+    the generation before reaches it; `figures_at`, where each says how it is;
+    `workers_at`, the socket that its workers dial."""
 
     number: int
     gateways: list[Child]
@@ -26,6 +27,7 @@ class Generation:
     run_dir: Path | None = None
     private_sockets: Sequence[str] = ()
     figures_at: Sequence[str] = ()
+    workers_at: Sequence[str] = ()
     is_serving: bool = False
     relieved: list[Child] = field(default_factory=list)
     """Workers whose replacement has come, or is about to."""

@@ -88,6 +88,7 @@ def _make_generation(number: int, cluster: ClusterPlan, listener: socket.socket)
         worker.fork_from = zygotes[node].fork if node in zygotes else None
     generation = Generation(number, [], workers, list(zygotes.values()), model=cluster.folder)
     generation.figures_at = cluster.figures_at
+    generation.workers_at = [endpoint.removeprefix("ipc://") for endpoint in cluster.endpoints]
     generation.gateways = [
         _gateway_child(n, generation, cluster, listener) for n in range(cluster.config.processes.gateways)
     ]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 DOUBT_S = 0.75
-"""Three reports. A spare is loaded in one to two seconds, and then waits for its turn."""
+"""Some reports. A spare is loaded in one to two seconds, and then waits for its turn."""
 SILENT_S = 2.5
-"""Ten reports. What an event loop of ours does in one go takes a quarter of a second at most. Its clients see their
+"""What an event loop of ours does in one go takes a quarter of a second at most. Its clients see their
 connections closed then, and the default deadline leaves them time for another try."""
 STARVED_S = 15.0
 """The longest silence, whatever excuses it: nobody waits for its answers any more."""

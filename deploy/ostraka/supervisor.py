@@ -22,6 +22,7 @@ from ostraka.departure import end_workers
 from ostraka.forking import awaited_channels, reap_strays
 from ostraka.gateway_watch import GatewayWatch
 from ostraka.generation import Generation
+from ostraka.ground import Ground
 from ostraka.recycling import Recycling
 from ostraka.rolling import Rolling
 from ostraka.serve_config import StopConfig
@@ -48,10 +49,12 @@ class Supervisor:
         listener: socket.socket,
         times: StopConfig,
         recycling: Recycling,
+        ground: Ground,
     ) -> None:
         self._succession = succession
         self._rolling = rolling
         self._recycling = recycling
+        self._ground = ground
         self._gateway_watch = GatewayWatch()
         self._listener = listener
         self._times = times
@@ -69,6 +72,7 @@ class Supervisor:
         finally:
             _kill_all(self._succession.children)
             self._rolling.close()
+            self._ground.close()
         log.info("stopped", exit_code=self._exit_code)
         return self._exit_code
 
@@ -92,6 +96,7 @@ class Supervisor:
             self._startup.look(running.serving)
         if self._is_serving:
             self._recycle()
+            self._ground.turn(time.monotonic())
 
     def _wait_s(self) -> float:
         is_starting = self._stopping.phase is Phase.UP and not self._startup.is_over

@@ -20,11 +20,12 @@ from ostraka_gateway.auth import load_keys
 from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.config import GatewayConfig
 from ostraka_gateway.control import Control, await_turn
+from ostraka_gateway.count_files import CountFiles
 from ostraka_gateway.decision import Gateway
 from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.large_bodies import LargeBodies
 from ostraka_gateway.leaving_protocol import protocol_for
-from ostraka_gateway.metrics import Metrics, count_in
+from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.orders import Serve
 from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.roster import Roster
@@ -133,10 +134,8 @@ def build_gateway(config: GatewayConfig, model: ServedModel) -> Gateway:
     own = Path(config.figures_at[config.number])
     names = [gateway_name(number) for number in range(len(config.figures_at))]
     others = {name: path for name, path in zip(names, config.figures_at, strict=True) if path != str(own)}
-    counted_in = own.parent / METRICS_FOLDER if others else None
-    if counted_in:
-        count_in(counted_in, names[config.number])
-    cluster = Cluster(roster, Metrics(counted_in), config.heartbeat_ms, config.queue_tokens, config.answer_cache_bytes)
+    files = CountFiles(own.parent / METRICS_FOLDER, names[config.number]) if others else None
+    cluster = Cluster(roster, Metrics(files), config.heartbeat_ms, config.queue_tokens, config.answer_cache_bytes)
     return Gateway(
         name=names[config.number],
         siblings=Siblings(str(own), others),

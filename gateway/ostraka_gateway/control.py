@@ -14,8 +14,10 @@ from ostraka_gateway.orders import (
     Accept,
     Announce,
     Assist,
+    Degraded,
     Leave,
     Order,
+    Rebind,
     Report,
     Serve,
     decode_order,
@@ -27,7 +29,7 @@ from ostraka_gateway.successor import Successor
 log = structlog.get_logger()
 
 REPORT_S = 0.1
-ALIVE_S = 0.25
+ALIVE_S = 0.2
 """With nothing to report, that is said: a supervisor that hears nothing for ten times as long takes us for hung."""
 
 
@@ -40,6 +42,18 @@ def await_turn(channel: socket.socket) -> Serve | None:
     except (OSError, ValueError, KeyError, TypeError) as bad:
         log.error("order_not_understood", detail=str(bad))
     return None
+
+
+async def rebind(gateway: Gateway) -> None:
+    """All that is reached by a path is there again afterwards, for those who come then."""
+    try:
+        gateway.cluster.bind_again()
+        await gateway.siblings.rebind()
+        gateway.cluster.metrics.count_again()
+    except OSError as bad:
+        log.error("cannot_bind_again", detail=str(bad))
+    else:
+        log.info("bound_again")
 
 
 class Control:
@@ -58,6 +72,7 @@ class Control:
         self._reported_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._accepting: asyncio.Task[None] | None = None
+        self._rebinding: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._loop.add_reader(self._channel, self._take)
@@ -97,6 +112,10 @@ class Control:
                 self._server.announce()
             case Leave():
                 self._leave()
+            case Rebind():
+                self._rebinding = self._loop.create_task(rebind(self._gateway))
+            case Degraded():
+                self._gateway.degraded = tuple(order.reasons)
             case Serve():
                 self._gateway.cluster.metrics.broken.inc(order.broken_requests)
 

@@ -1,6 +1,7 @@
 """What a supervisor tells its gateways and they tell it, as JSON in one datagram each. Both are of one installation."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -42,13 +43,27 @@ class Serve:
     broken_requests: int = 0
 
 
-Order = Assist | Accept | Announce | Leave | Serve
-ORDERS: dict[str, type[Order]] = {order.__name__.lower(): order for order in (Assist, Accept, Announce, Leave, Serve)}
+@dataclass(frozen=True, slots=True)
+class Rebind:
+    """The sockets' files are gone: bind them anew. Links that are made live on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Degraded:
+    """What is wrong, though it keeps nobody from being answered, for /health to say; nothing where all is well."""
+
+    reasons: Sequence[str] = ()
+
+
+Order = Assist | Accept | Announce | Leave | Serve | Rebind | Degraded
+ORDERS: dict[str, type[Order]] = {
+    order.__name__.lower(): order for order in (Assist, Accept, Announce, Leave, Serve, Rebind, Degraded)
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Sent whenever it changes, at most ten times a second, and four times at least: that the event loop moves is
+    """Sent whenever it changes, ten times a second at most and several times at least: that the event loop moves is
     itself something to report."""
 
     ready_workers: int = 0

@@ -23,7 +23,7 @@ from typing import NoReturn
 
 import structlog
 
-from ostraka_shared.errors import ModelDamaged, OstrakaError
+from ostraka_shared.errors import OstrakaError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import open_folder
 from ostraka_shared.options import add_options, build_parser, read_settings
@@ -32,6 +32,7 @@ from ostraka_worker.__main__ import EXIT_CANNOT_SERVE
 from ostraka_worker.__main__ import main as work
 from ostraka_worker.config import ZygoteConfig
 from ostraka_worker.loading import Warm, load_verified
+from ostraka_worker.own_memory import own_mapped
 from ostraka_worker.service import warm_up
 
 log = structlog.get_logger()
@@ -68,7 +69,10 @@ def load_warm(config: ZygoteConfig) -> Warm:
     if config.cores:
         os.sched_setaffinity(0, config.cores)
     begun = time.monotonic()
-    loaded = load_verified(open_folder(Path(config.model)), threads=1)
+    folder = open_folder(Path(config.model))
+    loaded = load_verified(folder, threads=1)
+    own_mapped(folder.path / name for name in folder.hashes)  # from here on, the files are needed no more
+    loaded.check_files()
     warm = Warm(loaded, warm_up(loaded.engine), loaded.proof())
     # A collection would write to every object, and so make each worker a copy of its own of what it shares.
     gc.collect()
@@ -86,7 +90,7 @@ class Zygote:
         self._spare: socket.socket | None = None
 
     def serve(self) -> None:
-        """Until the supervisor hangs up. Raises ModelDamaged once the files are no longer those that were loaded."""
+        """Until the supervisor hangs up."""
         self._replace_spare()
         while True:
             _, fds, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 1)
@@ -94,12 +98,9 @@ class Zygote:
                 return
             with socket.socket(fileno=fds[0]) as channel:
                 try:
-                    self._warm.loaded.check_files()
                     self._hand_over(channel)
-                except (CannotFork, ModelDamaged) as bad:
+                except CannotFork as bad:
                     _refuse(channel, str(bad))
-                    if isinstance(bad, ModelDamaged):
-                        raise
             self._replace_spare()
 
     def _replace_spare(self) -> None:

@@ -52,6 +52,7 @@ from ostraka.front_desk import FrontDesk
 from ostraka.generation import Generation
 from ostraka.recycling import Recycling
 from ostraka.restarts import RestartPolicy
+from ostraka.ground import Ground
 from ostraka.rolling import Rolling
 from ostraka.serve_config import StopConfig
 from ostraka.signals import taken_signals
@@ -70,7 +71,8 @@ first = Generation(1, [make("gateway")], [make("w0"), make("w1")], figures_at=[f
 succession = Succession(first)
 with taken_signals() as signals, FrontDesk(folder) as desk:
     rolling = Rolling(desk, succession, None, 20.0)
-    supervisor = Supervisor(succession, rolling, listener, StopConfig(20.0, 0.0), Recycling(0))
+    ground = Ground(folder, desk, succession)
+    supervisor = Supervisor(succession, rolling, listener, StopConfig(20.0, 0.0), Recycling(0), ground)
     sys.exit(supervisor.run(signals))
 """
 
