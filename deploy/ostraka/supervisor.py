@@ -26,11 +26,12 @@ from ostraka.ground import Ground
 from ostraka.recycling import Recycling
 from ostraka.rolling import Rolling
 from ostraka.serve_config import StopConfig
-from ostraka.signals import TakenSignals
+from ostraka.signals import IGNORED, TakenSignals
 from ostraka.spares import dismiss_spare, has_parted, put_spare
 from ostraka.startup import Startup
 from ostraka.stopping import Phase, Stopping, Wish
 from ostraka.succession import Succession
+from ostraka_shared.stray_signals import say_ignored
 
 log = structlog.get_logger()
 
@@ -172,7 +173,9 @@ class Supervisor:
             self._start(generation.relieve(due.worker))
 
     def _on_signal(self, number: signal.Signals) -> None:
-        if wish := self._stopping.signalled(number, time.monotonic(), is_serving=self._is_serving):
+        if number in IGNORED:
+            say_ignored(number)
+        elif wish := self._stopping.signalled(number, time.monotonic(), is_serving=self._is_serving):
             self._stop(wish, number.name)
 
     def _stop(self, wish: Wish, told_by: str | None = None) -> None:

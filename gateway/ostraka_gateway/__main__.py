@@ -36,6 +36,7 @@ from ostraka_shared.errors import OstrakaError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import open_folder
 from ostraka_shared.options import add_options, build_parser, read_settings
+from ostraka_shared.stray_signals import log_stray_signals
 
 log = structlog.get_logger()
 
@@ -53,6 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     add_options(parser, GatewayConfig)
     values = parser.parse_args(argv)
     configure_logs(gateway_name(values.number), values.log_format, values.log_level)
+    log_stray_signals()
     # Two threads of ours tokenize; the package's own pool, one thread a core, would fight the workers for theirs.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     sys.setswitchinterval(SWITCH_INTERVAL_S)

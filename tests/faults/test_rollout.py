@@ -210,6 +210,7 @@ def test_what_may_happen_to_a_rollout(models: dict[str, Path]) -> None:
         rolling = shadowing(3)
         both = RunningCluster(cluster.url).gateways()
         assert both.keys() == {"gateway@1", "gateway@4"}
+        assert {"w0@1", "w0@4"} <= RunningCluster(cluster.url).workers().keys()
         assert both["gateway@1"] in {p.pid for p in served}
         os.kill(both["gateway@1"], signal.SIGKILL)
         code, said, _ = end(rolling)

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from ostraka import forking
 from ostraka.children import ForkFailed
-from ostraka.forking import SILENT_S, ForkedProcess, Zygote, reap_strays
+from ostraka.forking import FEW_DEATHS, SILENT_S, ForkedProcess, Zygote, reap_strays
 from ostraka.restarts import RestartPolicy
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_shared.options import to_flags
@@ -226,6 +227,21 @@ def test_a_spare_that_died_is_made_good(bench: Bench) -> None:
     spare.kill()
     wait_until(lambda: spare.status() == psutil.STATUS_ZOMBIE)
     assert bench.fork().poll() is None
+
+
+def test_a_zygote_that_has_just_died_is_started_for_a_worker_that_is_wanted_meanwhile(bench: Bench) -> None:
+    bench.fork("w0")
+    bench.zygote.send(signal.SIGKILL)
+    wait_until(lambda: bench.zygote.reap() is not None)
+    bench.zygote.policy.quick_deaths = 1
+    bench.zygote.schedule_restart(has_been_ready=True)
+    assert bench.zygote.restart_at > time.monotonic(), "its second death: it would be started a moment later"
+    assert bench.fork("w1").poll() is None
+    bench.zygote.send(signal.SIGKILL)
+    wait_until(lambda: bench.zygote.reap() is not None)
+    bench.zygote.policy.quick_deaths = FEW_DEATHS
+    bench.zygote.schedule_restart(has_been_ready=True)
+    assert bench.zygote.fork([]) is None, "it dies too often to be waited for"
 
 
 def test_a_model_whose_files_are_gone_is_forked_from_memory(bench: Bench) -> None:

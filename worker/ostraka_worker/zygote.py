@@ -28,6 +28,7 @@ from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import open_folder
 from ostraka_shared.options import add_options, build_parser, read_settings
 from ostraka_shared.process_control import count_threads, die_with_parent, give_back_memory, name_process
+from ostraka_shared.stray_signals import log_stray_signals
 from ostraka_worker.__main__ import EXIT_CANNOT_SERVE
 from ostraka_worker.__main__ import main as work
 from ostraka_worker.config import ZygoteConfig
@@ -52,6 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     add_options(parser, ZygoteConfig)
     values = parser.parse_args(argv)
     configure_logs("zygote", values.log_format, values.log_level)
+    log_stray_signals()
     name_process("ostraka zygote")
     try:
         config = read_settings(ZygoteConfig, values)
