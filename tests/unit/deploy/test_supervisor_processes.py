@@ -67,7 +67,8 @@ def make(name):
         lambda incarnation: ["-S", "-c", child, name, str(incarnation), str(folder)],
         RestartPolicy(lambda: 0.0),
     )
-first = Generation(1, [make("gateway")], [make("w0"), make("w1")], figures_at=[f"{folder}/figures.sock"])
+first = Generation(1, [make("gateway")], [make("w0"), make("w1")])
+first.figures_at, first.workers_at = [f"{folder}/figures.sock"], [f"{folder}/workers.sock"]
 succession = Succession(first)
 with taken_signals() as signals, FrontDesk(folder) as desk:
     rolling = Rolling(desk, succession, None, 20.0)
