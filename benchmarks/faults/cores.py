@@ -3,10 +3,10 @@
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 
+from benchmarks.gateway_cpu import cpu_s
 from tests.cluster import Cluster
 
 WORKERS, GATEWAYS, CLIENT = "workers", "gateways", "client"
@@ -29,9 +29,9 @@ class Spent:
         return ", ".join(f"{name} {seconds / self.wall_s:.0%}" for name, seconds in self.seconds.items())
 
     def _now(self) -> dict[str, float]:
-        found = {WORKERS: 0.0, GATEWAYS: 0.0, CLIENT: cpu_s(os.getpid())}
+        found = {WORKERS: 0.0, GATEWAYS: 0.0, CLIENT: cpu_s(psutil.Process())}
         for name, process in processes(self._cluster):
-            found[name] += cpu_s(process.pid)
+            found[name] += cpu_s(process)
         return found
 
 
@@ -42,12 +42,6 @@ def processes(cluster: Cluster) -> Iterator[tuple[str, psutil.Process]]:
             yield WORKERS, each
         elif "ostraka_gateway" in each.cmdline():
             yield GATEWAYS, each
-
-
-def cpu_s(pid: int) -> float:
-    """Of all its threads; in nanoseconds where a clock tick would be 10 ms."""
-    threads = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((each / "schedstat").read_text(encoding="ascii").split()[0]) for each in threads) / 1e9
 
 
 def leave_workers_alone(cluster: Cluster) -> None:
