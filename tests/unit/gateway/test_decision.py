@@ -10,15 +10,20 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ostraka_gateway.asking import Asking
 from ostraka_gateway.auth import Keys
 from ostraka_gateway.decision import SHORT_BODY_BYTES, SHORT_PROMPTS, Gateway, respond
 from ostraka_gateway.large_bodies import LargeBodies
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.problems import from_error
 from ostraka_gateway.shadow import Figures
+from ostraka_gateway.single_flight import Reply
 from ostraka_gateway.successor import Successor
 from ostraka_gateway.tokenization import TokenizedRequest
 from ostraka_shared.errors import InvalidRequest
+
+
+ASKING = Asking()
 
 
 class FakeDialect:
@@ -52,7 +57,7 @@ class FakeSuccessor(Successor):
         return self._response
 
 
-async def decide(response, body=b"right", dialect=None, tokenize=lambda _: TokenizedRequest(b"", (), 0, 0)):
+async def decide(response, body=b"right", dialect=None, tokenize=lambda _: TokenizedRequest(b"", (), 0, 0), **parts):
     """(what the client gets, the successor's figures)"""
     successor = FakeSuccessor(response)
     with ThreadPoolExecutor(1) as pool:
@@ -60,12 +65,13 @@ async def decide(response, body=b"right", dialect=None, tokenize=lambda _: Token
             "gateway",
             None,
             SimpleNamespace(tokenize=tokenize),
-            SimpleNamespace(metrics=Metrics(), single_flight=SimpleNamespace(refusal_of_all=lambda _: None)),
+            SimpleNamespace(metrics=Metrics(), single_flight=SimpleNamespace(refusal_of_all=lambda _: None, **parts)),
             pool,
             LargeBodies(1 << 20),
             9000,
             "2026-01-01",
             keys=Keys(),
+            asking=ASKING,
             successor=successor,
         )
         messages = [{"type": "http.request", "body": body}]
@@ -76,6 +82,7 @@ async def decide(response, body=b"right", dialect=None, tokenize=lambda _: Token
             return await asyncio.Event().wait()  # the connection lives
 
         scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": [], "client": ("a", 1)}
+        scope["state"] = {"request_id": "r"}
         try:
             found = await respond(gateway, dialect or FakeDialect(), Request(scope, receive))
         finally:
@@ -103,6 +110,18 @@ async def test_what_both_refuse_is_held_against_nobody():
     assert found.status_code == 422
     assert b"wrong there" not in found.body
     assert counted == Figures()
+
+
+async def test_a_body_is_known_for_as_long_as_it_is_answered():
+    held = []
+
+    async def ask(*_):
+        held.append(ASKING.holds(b"right"))
+        return Reply((0.5,), 0.0, 0.0)
+
+    found, _ = await decide(None, tokenize=lambda _: TokenizedRequest(b"", (b"1234",), 0, 1), ask=ask)
+    assert found.status_code == 200
+    assert [*held, ASKING.holds(b"right")] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from starlette.requests import Request
 
+from ostraka_gateway.asking import Asking, hash_of
 from ostraka_gateway.auth import Keys, _digest
 from ostraka_gateway.decision import Gateway, respond
 from ostraka_gateway.dialect import SystemOneDialect
@@ -123,3 +124,19 @@ async def test_who_is_over_its_rate_is_told_that():
     assert [(await exchange.ask(SystemOneDialect("m")))[0] for _ in range(2)] == [529, 429]
     exchange.gateway.large_bodies.close()
     exchange.gateway.tokenizer_pool.shutdown()
+
+
+async def test_who_asks_the_same_as_one_that_waits_may_join_it(exchange):
+    body = b'{"no": "questions"}'
+    assert (await exchange.ask(SystemOneDialect("m"), body))[0] == 529
+    with exchange.gateway.asking.hold(hash_of(body)), exchange.gateway.asking.hold(hash_of(body)):
+        assert (await exchange.ask(SystemOneDialect("m"), body))[0] == 422
+        assert (await exchange.ask(SystemOneDialect("m"), body + b" "))[0] == 529
+    assert (await exchange.ask(SystemOneDialect("m"), body))[0] == 529
+
+
+def test_a_large_body_is_never_held():
+    asking, large = Asking(), b"x" * (LARGE_BODY_BYTES + 1)
+    with asking.hold(hash_of(large)):
+        assert not asking.holds(large)
+        assert not asking.holds(large + b"x")
