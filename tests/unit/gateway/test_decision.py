@@ -22,7 +22,6 @@ from ostraka_gateway.successor import Successor
 from ostraka_gateway.tokenization import TokenizedRequest
 from ostraka_shared.errors import InvalidRequest
 
-
 ASKING = Asking()
 
 
