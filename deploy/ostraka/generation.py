@@ -1,7 +1,7 @@
 """One set of processes with one model: gateways, zygotes and workers that know no others."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,6 +28,8 @@ class Generation:
     private_sockets: Sequence[str] = ()
     figures_at: Sequence[str] = ()
     workers_at: Sequence[str] = ()
+    front: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """The model's small files, for its gateways."""
     is_serving: bool = False
     relieved: list[Child] = field(default_factory=list)
     """Workers whose replacement has come, or is about to."""

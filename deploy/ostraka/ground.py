@@ -18,8 +18,9 @@ from ostraka.gateway_child import GatewayChild
 from ostraka.generation import Generation
 from ostraka.succession import Succession
 from ostraka_gateway.orders import Degraded, Rebind
-from ostraka_shared.addresses import METRICS_FOLDER, check_endpoint, ipc_endpoint
+from ostraka_shared.addresses import FRONT_FOLDER, METRICS_FOLDER, check_endpoint, ipc_endpoint
 from ostraka_shared.errors import ConfigError, ModelDamaged
+from ostraka_shared.front_files import write_front
 from ostraka_shared.model_folder import FileStates, ModelFolder, file_states
 
 log = structlog.get_logger()
@@ -91,6 +92,7 @@ class Ground:
             folder = generation.run_dir or self._run_dir
             for each in (folder, folder / METRICS_FOLDER):
                 each.mkdir(mode=0o700, exist_ok=True)
+            write_front(generation.front, folder / FRONT_FOLDER)
             for door in generation.doors:
                 door.order(Rebind())
 

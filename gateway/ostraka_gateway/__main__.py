@@ -34,8 +34,9 @@ from ostraka_gateway.served_model import ServedModel
 from ostraka_gateway.siblings import Siblings
 from ostraka_shared.addresses import METRICS_FOLDER, check_endpoint, gateway_name
 from ostraka_shared.errors import OstrakaError
+from ostraka_shared.front_files import open_front
 from ostraka_shared.logs import configure_logs
-from ostraka_shared.model_folder import open_folder
+from ostraka_shared.model_folder import ModelFolder, open_folder
 from ostraka_shared.options import add_options, build_parser, read_settings
 from ostraka_shared.stray_signals import log_stray_signals
 
@@ -63,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
         config = read_settings(GatewayConfig, values)
         for endpoint in (config.workers_at, *(f"ipc://{path}" for path in config.figures_at)):
             check_endpoint(endpoint)
-        model = ServedModel(open_folder(Path(config.model)), config.http.limits, config.http.name)
+        model = ServedModel(open_model(config), config.http.limits, config.http.name)
         channel = None if config.rollout.control_fd is None else socket.socket(fileno=config.rollout.control_fd)
         turn = await_turn(channel) if channel and config.rollout.spare else Serve()
         if turn is None:
@@ -72,6 +73,12 @@ def main(argv: list[str] | None = None) -> int:
     except (OstrakaError, OSError) as bad:
         log.error("cannot_serve", error=type(bad).__name__, detail=str(bad))
         return 1
+
+
+def open_model(config: GatewayConfig) -> ModelFolder:
+    """Raises ModelMissing or ModelDamaged."""
+    path = Path(config.model)
+    return open_front(Path(config.model_front), path) if config.model_front else open_folder(path)
 
 
 async def serve(

@@ -38,6 +38,7 @@ class GatewayConfig:
     model: str = required("the model folder; its weights are not read here")
     listen_fd: int = required("an open listening socket, inherited from the supervisor")
     figures_at: tuple[str, ...] = required("where each gateway tells its figures: paths with commas between")
+    model_front: str | None = option(None, "where a copy of the model folder's small files is, if they are read there")
     number: int = option(0, "which of these gateways it is, from 0")
     rollout: RolloutConfig = group(RolloutConfig)
     cluster: ClusterConfig = group(ClusterConfig)

@@ -6,10 +6,12 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
 from ostraka.front_desk import SOCKET_NAME
+from ostraka.running_cluster import RunningCluster
 from tests.cluster import Cluster, running, wait_for
 from tests.fake_model import make_fake_model
 
@@ -82,3 +84,9 @@ def lose_model(standing: Cluster, folder: Path) -> None:
     for name in ("w0", "w1"):
         assert "ostraka_worker.zygote" in psutil.Process(replaced(standing, name)).cmdline()
     assert standing.decide("x").json()["answers"] == answer
+    killed = RunningCluster(standing.url).gateways()["gateway1"]
+    os.kill(killed, signal.SIGKILL)
+    standing.client.close()  # it may have been that one's
+    standing.client = httpx.Client(base_url=standing.url, timeout=60)
+    wait_for(lambda: RunningCluster(standing.url).gateways().get("gateway1", killed) != killed, "it is started again")
+    wait_for(lambda: [g.get("ready_workers") for g in standing.health()["gateways"]] == [2, 2], "and serves")

@@ -84,6 +84,7 @@ def test_a_deleted_run_directory_is_made_again_for_its_owner_alone_and_all_bind_
         "workers.sock",
         "figures.sock",
         "metrics",
+        "model",
     }
     assert world.run_dir.stat().st_mode & 0o777 == 0o700
     assert world.look() == ["run_dir_restored"]
