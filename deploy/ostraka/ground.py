@@ -38,6 +38,7 @@ class Ground:
         self._desk = desk
         self._succession = succession
         self._due = 0.0
+        self._locked = _inode(run_dir)
         self._lock: int | None = None
         self._is_lost = False
         self._said = ""
@@ -61,6 +62,7 @@ class Ground:
     def close(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
+            self._lock = None
 
     def _look_at_run_dir(self, running: Iterable[Generation]) -> bool:
         """Whether something of it is missing, which is then made good, if it can be."""
@@ -84,8 +86,9 @@ class Ground:
         """Raises OSError or ConfigError."""
         self._run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_endpoint(ipc_endpoint(self._run_dir))
-        self.close()
-        self._lock = lock_folder(self._run_dir)
+        if (inode := _inode(self._run_dir)) != self._locked:  # another folder than the one that was locked at the start
+            self.close()
+            self._lock, self._locked = lock_folder(self._run_dir), inode
         if not self._desk.path.exists():
             self._desk.rebind()
         for generation in running:
@@ -119,6 +122,11 @@ def _paths_of(running: Iterable[Generation]) -> list[Path]:
             if isinstance(door, GatewayChild) and door.is_running and door.has_reported and door.control:
                 found += [Path(path) for path in sockets]
     return found
+
+
+def _inode(folder: Path) -> tuple[int, int]:
+    found = folder.stat()
+    return found.st_dev, found.st_ino
 
 
 def _states_of(model: ModelFolder) -> FileStates | None:

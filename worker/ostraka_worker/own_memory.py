@@ -18,10 +18,8 @@ _libc.mmap.restype = _libc.mremap.restype = ctypes.c_void_p
 
 
 def own_mapped(files: Iterable[Path]) -> int:
-    """Bytes copied. To be called while nothing else runs in this process. Raises MemoryError.
-
-    A mapping that is shared with the file, or may not be written to, is left as it is: the runtime makes none.
-    """
+    """Bytes copied. To be called while nothing else runs in this process, which only reads what is mapped. Raises
+    MemoryError."""
     copied = 0
     for start, size in list(_mapped_from({str(path.resolve()) for path in files})):
         _replace(start, size)
@@ -33,7 +31,7 @@ def _mapped_from(files: Collection[str]) -> Iterator[tuple[int, int]]:
     """(address, bytes) of each mapping."""
     for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         place, mode, _, _, _, *path = line.split(maxsplit=5)
-        if mode == "rw-p" and path and path[0] in files:
+        if mode.startswith("r") and path and path[0] in files:
             start, end = (int(address, 16) for address in place.split("-"))
             yield start, end - start
 

@@ -1,5 +1,6 @@
 """What is lost under a running server is said, made good where it can be, and said again until it is."""
 
+import os
 import shutil
 from types import SimpleNamespace
 
@@ -9,10 +10,11 @@ from structlog.testing import capture_logs
 from ostraka.front_desk import FrontDesk
 from ostraka.gateway_child import GatewayChild
 from ostraka.generation import Generation
-from ostraka.ground import LOOK_S, MODEL_FILES_CHANGED, RUN_DIR_LOST, Ground
+from ostraka.ground import LOOK_S, MODEL_FILES_CHANGED, RUN_DIR_LOST, Ground, lock_folder
 from ostraka.restarts import RestartPolicy
 from ostraka.succession import Succession
 from ostraka_gateway.orders import Degraded, Rebind
+from ostraka_shared.errors import ConfigError
 from tests.fake_model import make_fake_model
 
 
@@ -66,7 +68,9 @@ class World:
 def world(tmp_path):
     found = World(tmp_path)
     with found.desk:
+        locked = lock_folder(found.run_dir)  # as `ostraka serve` has it
         yield found
+        os.close(locked)
     found.ground.close()
 
 
@@ -87,6 +91,8 @@ def test_a_deleted_run_directory_is_made_again_for_its_owner_alone_and_all_bind_
         "model",
     }
     assert world.run_dir.stat().st_mode & 0o777 == 0o700
+    with pytest.raises(ConfigError, match="in use by another server"):
+        lock_folder(world.run_dir)
     assert world.look() == ["run_dir_restored"]
     assert world.gateway.degraded == [()]
     assert world.look() == []
