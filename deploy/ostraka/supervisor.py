@@ -164,7 +164,7 @@ class Supervisor:
     def _recycle(self) -> None:
         """One at a time. The gateways see that the new one is ready, and have the other leave."""
         generation = self._succession.serving
-        if generation.relieved:
+        if generation.relieved or not self._recycling.has_limit:
             return
         rss_bytes = {worker.name: size for worker in generation.workers if (size := resident_bytes(worker))}
         if due := self._recycling.choose(time.monotonic(), rss_bytes):
