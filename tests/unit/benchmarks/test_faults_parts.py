@@ -76,6 +76,11 @@ def test_what_is_answered_too_late_is_no_goodput() -> None:
     assert any("50% of the capacity" in each for each in seen.broken())
 
 
+def test_what_is_answered_after_the_last_was_offered_took_that_time_too() -> None:
+    found = [told(200, float(due), due + 2.0) for due in range(11)]
+    assert summarize(found, capacity=10.0, seconds=10.0, deadline_s=2.0).goodput == pytest.approx(11 / 12)
+
+
 def test_a_refusal_is_timed_from_when_it_was_sent_and_an_answer_from_when_it_was_due() -> None:
     seen = summarize([told(200, 0.0, 1.0, 0.5), told(529, 0.0, 0.52, 0.5)], 1.0, 1.0, 2.0)
     assert (seen.let_in_p99_s, seen.refused_p99_s) == (1.0, pytest.approx(0.02))
