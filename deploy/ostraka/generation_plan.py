@@ -124,11 +124,10 @@ def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, li
     settings = GatewayConfig(
         workers_at=cluster.endpoints[number],
         model=str(cluster.folder.path),
-        model_front=str(cluster.run_dir / FRONT_FOLDER),
         listen_fd=listener.fileno(),
         figures_at=cluster.figures_at,
         number=number,
-        cluster=ClusterConfig(cluster.cluster_id, len(cluster.layout.workers)),
+        cluster=ClusterConfig(cluster.cluster_id, len(cluster.layout.workers), str(cluster.run_dir / FRONT_FOLDER)),
         deadline_ms=config.deadline_ms,
         queue_tokens=config.queue_tokens,
         answer_cache_bytes=config.answer_cache_bytes,

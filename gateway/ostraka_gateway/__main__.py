@@ -77,8 +77,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def open_model(config: GatewayConfig) -> ModelFolder:
     """Raises ModelMissing or ModelDamaged."""
-    path = Path(config.model)
-    return open_front(Path(config.model_front), path) if config.model_front else open_folder(path)
+    path, kept = Path(config.model), config.cluster.model_front
+    return open_front(Path(kept), path) if kept else open_folder(path)
 
 
 async def serve(

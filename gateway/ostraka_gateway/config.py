@@ -30,6 +30,7 @@ class RolloutConfig:
 class ClusterConfig:
     cluster_id: str = option("local", "workers that name another cluster are refused")
     wanted_workers: int | None = option(None, "how many workers there should be, for /health to say")
+    model_front: str | None = option(None, "where a copy of the model folder's small files is, if they are read there")
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,6 @@ class GatewayConfig:
     model: str = required("the model folder; its weights are not read here")
     listen_fd: int = required("an open listening socket, inherited from the supervisor")
     figures_at: tuple[str, ...] = required("where each gateway tells its figures: paths with commas between")
-    model_front: str | None = option(None, "where a copy of the model folder's small files is, if they are read there")
     number: int = option(0, "which of these gateways it is, from 0")
     rollout: RolloutConfig = group(RolloutConfig)
     cluster: ClusterConfig = group(ClusterConfig)
