@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 FIRST_REPORT_S = 120.0
 """From a cold disk, Python's modules and a large tokenizer take a while."""
-ASK_S = 0.5
+ASK_S = 0.4
 """Silent for so long, it is looked at closely: what it does with the cores costs some reads in /proc."""
 POLL_S = 0.1
 """While one is."""

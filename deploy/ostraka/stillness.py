@@ -62,6 +62,8 @@ class Stillness:
         self._looked = now
         self.unheard_s += step_s
         self.silent_s += max(0.0, step_s - self._excused_s(passed_s, times))
+        if self._times is None and times is not None and times.wants_core:
+            self.silent_s = 0.0  # as it is found, so it may have been until now
         self._times = times
         if self.silent_s > SILENT_S or self.unheard_s > STARVED_S:
             return Verdict.GIVEN_UP

@@ -37,6 +37,15 @@ def test_one_that_has_no_core_is_not_doubted_and_given_up_once_nobody_waits_for_
     assert [stillness.look(STARVED_S + n * LOOK_S) for n in range(3)][-1] is Verdict.GIVEN_UP
 
 
+def test_one_that_is_found_without_a_core_is_not_held_to_the_silence_before():
+    stillness = Stillness(0.0)
+    stillness.look(0.4)
+    stillness.look(0.8, CoreTimes(1.0, 5.0, wants_core=True))
+    assert stillness.silent_s == 0.0
+    stillness.look(1.2, CoreTimes(1.4, 5.0, wants_core=True))
+    assert round(stillness.silent_s, 3) == 0.4, "it turns"
+
+
 def test_where_the_system_tells_nothing_nothing_is_excused():
     assert silence(SILENT_S + 2 * LOOK_S, wants_core=True, told=False)[0][-1] is Verdict.GIVEN_UP
 
