@@ -42,6 +42,12 @@ class Pace:
                 self._learn(seconds, tokens_per_s)
             self._since, self._tokens = now, 0
 
+    def forget(self) -> None:
+        """A worker stood still or is lost: what was seen until somebody noticed was no pace, and nobody should be
+        refused for it once it is over."""
+        self.share, self._since = 1.0, None
+        self._seen_s = self._read = self._expected = 0.0
+
     def _learn(self, seconds: float, tokens_per_s: float) -> None:
         kept = math.exp(-seconds / MEMORY_S)
         self._seen_s = kept * self._seen_s + seconds
