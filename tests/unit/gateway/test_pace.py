@@ -69,7 +69,7 @@ def test_it_stays_within_reason() -> None:
 def test_what_was_seen_of_a_fault_is_forgotten_and_learned_anew() -> None:
     pace = Pace()
     now = watch(pace, 0.0, 4.0, 100)
-    pace.forget()
+    pace.forget(now)
     assert pace.share == 1.0
     now = watch(pace, now, LOOK_S, 100)
     assert pace.share == 1.0
