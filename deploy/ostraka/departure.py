@@ -7,6 +7,7 @@ import structlog
 from ostraka.children import Child
 from ostraka.gateway_child import GatewayChild
 from ostraka.generation import Generation
+from ostraka.spares import dismiss_spare
 from ostraka_gateway.orders import Leave
 
 log = structlog.get_logger()
@@ -20,6 +21,8 @@ class Departure:
         self.generation = generation
         self.ends = ends
         self._are_workers_told = False
+        for name in list(generation.spares):
+            dismiss_spare(generation, name)
         for gateway in generation.gateways:
             gateway.restart_at = None
             # One that has not served yet may not even know what an order is.

@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+from ostraka.signals import IGNORED
 from tests.unit.deploy.supervised import GRACE_S, World, kill, quiet
 
 
@@ -175,3 +176,10 @@ def test_a_gateway_that_had_not_begun_to_serve_left_nothing_unanswered(world):
     world.ready = lambda: None
     world.gateway.obeys = False
     assert world.run(signal.SIGTERM, kill(world.gateway, -signal.SIGTERM)) == 0
+
+
+@pytest.mark.parametrize("number", IGNORED)
+def test_a_signal_that_means_nothing_is_said_and_ends_nothing(world, number):
+    assert world.run(quiet, number, quiet) == 0
+    assert "signal_ignored" in world.events
+    assert [len(child.starts) for child in (world.gateway, *world.workers)] == [1, 1, 1]
