@@ -14,25 +14,29 @@ from ostraka.interrupts import EXIT_INTERRUPTED
 from ostraka_shared.errors import ConfigError, ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder
 from ostraka_shared.options import expand_user
+from ostraka_shared.setting_sources import flag_named
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, find_embedded
 
 EXIT_TERMINATED = 143
 
 
-def find_model(model: str | None, cache_dir: str, precision: str | None) -> ModelFolder:
-    """`precision`: None where nobody asked for one.
+def find_model(model: str | None, cache_dir: str, precision: str | None, flag: str = "--model") -> ModelFolder:
+    """`precision`: None where nobody asked for one. `flag`: what named the model.
 
     Raises ModelError; ConfigError where `model` has another precision than was asked for; SystemExit where a build
     failed and has said why in a line of its own.
     """
     if model:
-        return _of_precision(open_folder(expand_user(model)), precision)
-    place, precision = expand_user(cache_dir), precision or DEFAULT_PRECISION
-    if folder := find_embedded(place, precision):
-        return folder
+        with flag_named(flag):
+            folder = open_folder(expand_user(model))
+        return _of_precision(folder, precision)
+    with flag_named("--cache-dir"):
+        place, precision = expand_user(cache_dir), precision or DEFAULT_PRECISION
+    if found := find_embedded(place, precision):
+        return found
     _build(place, precision)
-    if folder := find_embedded(place, precision):
-        return folder
+    if found := find_embedded(place, precision):
+        return found
     raise ModelError(f"the embedded model was built in {place} and is not there: build it again")
 
 

@@ -49,7 +49,7 @@ def run(values: argparse.Namespace) -> int:
     examples = list(read_examples(values.data, values.by, bad.add))
     if not examples:
         raise ConfigError("no labelled example to ask: docs/eval.md has their form")
-    answerers = {_name(values): find_answerer(values)}
+    answerers = {_name(values): find_answerer(values, values.compare)}
     if values.compare:
         answerers[_distinct(values.compare, answerers)] = find_other_answerer(values.compare, values)
     told = {name: _ask(name, answerer, examples, bad) for name, answerer in answerers.items()}

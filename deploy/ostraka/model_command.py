@@ -10,10 +10,10 @@ from tokenizers import Tokenizer
 
 from ostraka import tune_command
 from ostraka.interrupts import EXIT_INTERRUPTED
-from ostraka.model_options import add_cache_dir, flag_name, folder_name
+from ostraka.model_options import add_cache_dir, find_cache_dir, flag_name, folder_name
 from ostraka_shared.errors import ConfigError, EngineFailed, ModelDamaged, ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
-from ostraka_shared.options import expand_user
+from ostraka_shared.setting_sources import refuse_unused
 from ostraka_worker.build.adapter_file import read_adapter
 from ostraka_worker.build.builder import FORMS, Form, build_adapted, build_embedded, build_source
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, EMBEDDED_NAME, PRECISIONS, model_path
@@ -59,8 +59,7 @@ def _register_build(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--form",
         choices=FORMS,
-        default=DEFAULT_FORM,
-        help="evidence: SOURCE was tuned to decide, and answers 0 or 1; yes-no: it was not; default: %(default)s",
+        help=f"evidence: SOURCE was tuned to decide, and answers 0 or 1; yes-no: it was not; default: {DEFAULT_FORM}",
     )
     parser.add_argument(
         "--answers",
@@ -78,9 +77,13 @@ def _register_build(parser: argparse.ArgumentParser) -> None:
 
 
 def _build(args: argparse.Namespace) -> int:
-    if (args.answers or args.form != DEFAULT_FORM) and (args.adapter or not args.source):
+    if (args.answers or args.form) and (args.adapter or not args.source):
         raise ConfigError("--form and --answers need a SOURCE, and no --adapter: how other models are asked is fixed")
-    cache_dir = expand_user(args.cache_dir)
+    if args.source and args.output:
+        refuse_unused(args, "with a SOURCE and --output", "--cache-dir")
+    if args.answers:
+        refuse_unused(args, "beside --answers", "--form")
+    cache_dir = find_cache_dir(args)
     try:
         print((_build_adapted if args.adapter else _build_plain)(args, cache_dir).path)
     except OSError as bad:
@@ -101,7 +104,7 @@ def _build_plain(args: argparse.Namespace, cache_dir: Path) -> ModelFolder:
     target = _target(args, cache_dir, name)
     if not args.source:
         return build_embedded(cache_dir, target, args.precision, for_stderr(), name)
-    form = Form(*args.answers) if args.answers else FORMS[args.form]
+    form = Form(*args.answers) if args.answers else FORMS[args.form or DEFAULT_FORM]
     return build_source(args.source, target, name, args.precision, form, for_stderr())
 
 
@@ -119,7 +122,7 @@ def _target(args: argparse.Namespace, cache_dir: Path, name: str) -> Path:
 
 
 def _list(args: argparse.Namespace) -> int:
-    lines = list(_described(expand_user(args.cache_dir) / "models"))
+    lines = list(_described(find_cache_dir(args) / "models"))
     for line in lines:
         print(line)
     if not lines:
@@ -140,8 +143,9 @@ def _described(models: Path) -> Iterator[str]:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    default = model_path(expand_user(args.cache_dir), EMBEDDED_NAME, DEFAULT_PRECISION)
-    folder = open_folder(args.folder or default)
+    if args.folder:
+        refuse_unused(args, "with a DIR", "--cache-dir")
+    folder = open_folder(args.folder or model_path(find_cache_dir(args), EMBEDDED_NAME, DEFAULT_PRECISION))
     progress = for_stderr()
     progress.begin(f"hashing {folder.path}", _size_bytes(folder), "B")
     try:

@@ -124,7 +124,10 @@ def test_what_cannot_work_is_one_clear_line(tmp_path: Path, requests: Path) -> N
             requests,
             "--server=http://me:secret@h",
         ): "--server has a user or a password in it: a key is given as JEV_API_KEY",
-        (requests, "--cache-dir=~nobody-here"): "~nobody-here names no folder: Could not determine home directory.",
+        (
+            requests,
+            "--cache-dir=~nobody-here",
+        ): "--cache-dir: ~nobody-here names no folder: Could not determine home directory.",
         (requests, "--concurrency=0"): "--concurrency must be at least 1, not 0",
     }
     for arguments, line in cases.items():

@@ -131,3 +131,13 @@ def test_what_is_no_line_of_an_output_is_quoted_in_one(body):
     assert read_fate(line) is Fate.UNANSWERED
     assert b"HTTP 502" in line
     assert as_outcome(503, AWAY) == AWAY
+
+
+@pytest.mark.parametrize("body", [b'{"detail":"Error"}', b"<html>\n413 Request Entity Too Large\n", b""])
+def test_what_was_too_large_for_a_server_or_a_proxy_is_so_again(body):
+    """`--compat jevos` and proxies do not say so in a line; a line does not hold the status."""
+    line = as_outcome(413, body)
+    assert b"\n" not in line
+    assert read_fate(line) is Fate.REFUSED
+    ours = error_line("body_too_large", "")
+    assert as_outcome(413, ours) == ours

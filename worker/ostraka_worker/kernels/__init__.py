@@ -15,6 +15,8 @@ log = structlog.get_logger()
 LIBRARY = Path(__file__).with_name("kernels.so")
 KINDS = {"amx": "has_amx", "avx512": "has_avx512"}
 """The best first, with the library's function that says whether the machine has what it takes."""
+PRODUCTS = b"Int8FeedForward"
+"""The operator that a graph has if a layer's products are our own too; where they do not fit, only its attention is."""
 
 
 @cache
@@ -49,6 +51,11 @@ def graph_for(graph: Path, kind: str) -> Path:
 def kind_of(graph: Path) -> str:
     """The kernels that this variant of a graph wants; empty: none."""
     return graph.stem.partition(".")[2]
+
+
+def multiplies(graph: Path) -> bool:
+    """Whether the products of 8 bits in this variant of a graph are our own, and not the runtime's."""
+    return PRODUCTS in graph.read_bytes()
 
 
 def best_graph(graph: Path) -> Path:
