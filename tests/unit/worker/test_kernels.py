@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from structlog.testing import capture_logs
@@ -121,7 +121,6 @@ def calls(draw: st.DrawFn) -> tuple[Lines, int]:
 
 
 @needs_kernels
-@settings(max_examples=60, deadline=None)
 @given(call=calls())
 def test_each_row_sees_its_own_prompt_and_nothing_else(
     session: ort.InferenceSession, kind: str, call: tuple[Lines, int]
@@ -132,7 +131,6 @@ def test_each_row_sees_its_own_prompt_and_nothing_else(
 
 
 @needs_kernels
-@settings(max_examples=30, deadline=None)
 @given(past=st.integers(1, 400), rows=st.integers(1, 40))
 def test_the_same_bits_at_once_or_after_a_past(session: ort.InferenceSession, kind: str, past: int, rows: int) -> None:
     whole = Call([(0, past + rows, 0, 0, -1)], 0, kind)
