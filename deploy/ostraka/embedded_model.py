@@ -10,14 +10,12 @@ import sys
 from pathlib import Path
 
 from ostraka.children import die_with
-from ostraka.interrupts import EXIT_INTERRUPTED
+from ostraka.interrupts import EXIT_INTERRUPTED, ending_in_order
 from ostraka_shared.errors import ConfigError, ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder
 from ostraka_shared.options import expand_user
 from ostraka_shared.setting_sources import flag_named
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, find_embedded
-
-EXIT_TERMINATED = 143
 
 
 def find_model(model: str | None, cache_dir: str, precision: str | None, flag: str = "--model") -> ModelFolder:
@@ -53,11 +51,8 @@ def _of_precision(folder: ModelFolder, asked: str | None) -> ModelFolder:
 
 def _build(cache_dir: Path, precision: str) -> None:
     flags = ["--precision", precision, "--cache-dir", str(cache_dir)]
-    before = signal.signal(signal.SIGTERM, _end)
-    try:
+    with ending_in_order(signal.SIGTERM):
         code = _run([sys.executable, "-m", "ostraka", "model", "build", *flags])
-    finally:
-        signal.signal(signal.SIGTERM, before)
     if code < 0:
         raise ModelError(f"the build was ended by {signal.Signals(-code).name}: is there memory enough?")
     if code:
@@ -81,8 +76,3 @@ def _run(command: list[str]) -> int:
         building.send_signal(signal.SIGINT)
         building.wait()
         raise
-
-
-def _end(_number: int, _frame: object) -> None:
-    """Not left to the default, which a container's first process does not have."""
-    raise SystemExit(EXIT_TERMINATED)

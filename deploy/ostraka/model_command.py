@@ -1,6 +1,7 @@
 """`ostraka model build|list|verify|tune`: what a person does with model folders."""
 
 import argparse
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +10,13 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ostraka import tune_command
-from ostraka.interrupts import EXIT_INTERRUPTED
+from ostraka.interrupts import EXIT_INTERRUPTED, ending_in_order
 from ostraka.model_options import add_cache_dir, find_cache_dir, flag_name, folder_name
 from ostraka_shared.errors import ConfigError, EngineFailed, ModelDamaged, ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
 from ostraka_shared.setting_sources import refuse_unused
 from ostraka_worker.build.adapter_file import read_adapter
-from ostraka_worker.build.builder import FORMS, Form, build_adapted, build_embedded, build_source
+from ostraka_worker.build.builder import FORMS, Form, build_adapted, build_embedded, build_source, refuse_other
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, EMBEDDED_NAME, PRECISIONS, model_path
 from ostraka_worker.build.progress import for_stderr
 from ostraka_worker.engine import Line
@@ -39,7 +40,8 @@ def register(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     commands = {"build": _build, "list": _list, "verify": _verify, "tune": tune_command.run}
     try:
-        return commands[args.model_command](args)
+        with ending_in_order(signal.SIGTERM, signal.SIGHUP):
+            return commands[args.model_command](args)
     except KeyboardInterrupt:
         sys.stderr.write("ostraka: interrupted; nothing half-made was kept\n")
         return EXIT_INTERRUPTED
@@ -118,7 +120,10 @@ def _build_adapted(args: argparse.Namespace, cache_dir: Path) -> ModelFolder:
 
 
 def _target(args: argparse.Namespace, cache_dir: Path, name: str) -> Path:
-    return args.output or model_path(cache_dir, name, args.precision)
+    """Refused before anything is read, if it is no place for a model."""
+    target: Path = args.output or model_path(cache_dir, name, args.precision)
+    refuse_other(target)
+    return target
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -105,7 +105,7 @@ async def test_what_a_proxy_decides_by_may_be_there_once_only(protocol, asked, n
     once = f"GET /once HTTP/1.1\r\n{name}: a\r\nAccept: x\r\nAccept: y\r\n\r\n".encode()
     protocol.data_received(once * 2)
     await asyncio.gather(*protocol.tasks)
-    await until(lambda: len(asked) == 2, "both are answered")
+    await until(lambda: len(asked) == 2)
     protocol.transport.written = b""
     protocol.data_received(f"GET /twice HTTP/1.1\r\n{name}: a\r\nAccept: x\r\n".encode())
     protocol.data_received(f"{name.upper()}: a\r\n\r\n".encode())

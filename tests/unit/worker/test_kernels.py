@@ -185,6 +185,22 @@ def test_without_the_library_the_runtimes_own_operators_serve(tmp_path: Path, mo
 
 
 @needs_kernels
+@pytest.mark.parametrize("share", [0.0, 0.0005, 0.002, 0.4, 0.9999])
+def test_a_copy_of_the_library_that_was_cut_short_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    """In this process: to load one would end it."""
+    content = LIBRARY.read_bytes()
+    (tmp_path / "kernels.so").write_bytes(content[: int(len(content) * share)])
+    monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "kernels.so")
+    kernels.usable_kinds.cache_clear()
+    try:
+        assert kernels.usable_kinds() == ()
+    finally:
+        kernels.usable_kinds.cache_clear()
+
+
+@needs_kernels
 def test_a_library_of_other_sources_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("model.onnx", "model.avx512.onnx"):
         (tmp_path / name).touch()

@@ -139,13 +139,17 @@ def _build(order: Order, fetch: Callable[[Path], Path], progress: Progress) -> M
             progress.end()
 
 
-def _already_built(order: Order) -> ModelFolder | None:
-    """None if there is nothing, or something older or damaged to be replaced. Raises ConfigError for anything else."""
-    target = order.target
+def refuse_other(target: Path) -> None:
+    """Raises ConfigError where there is something that is no model folder, for a model to be built."""
     if target.exists() and not (target / SPEC_FILE).is_file() and (target.is_file() or any(target.iterdir())):
         raise ConfigError(f"{target} exists and is not a model folder: choose another place or remove it")
+
+
+def _already_built(order: Order) -> ModelFolder | None:
+    """None if there is nothing, or something older or damaged to be replaced. Raises ConfigError for anything else."""
+    refuse_other(order.target)
     try:
-        built = open_folder(target)
+        built = open_folder(order.target)
     except (ModelMissing, ModelDamaged):
         return None
     spec = built.spec
