@@ -54,7 +54,15 @@ def _refuse_unused(values: argparse.Namespace, other: str | None) -> None:
 
 def _ask_server(url: str, values: argparse.Namespace) -> Answerer:
     _check_counts(values)
-    return Server(url, values.concurrency, os.environ.get("JEV_API_KEY"))
+    return Server(url, values.concurrency, _read_key())
+
+
+def _read_key() -> str | None:
+    """Trimmed, as the server does with it: a secret that was read from a file ends with a line's end."""
+    key = os.environ.get("JEV_API_KEY", "").strip()
+    if not all("!" <= each <= "~" for each in key):
+        raise ConfigError("JEV_API_KEY should be printable ASCII without spaces")
+    return key or None
 
 
 def _load(folder: str | None, precision: str | None, values: argparse.Namespace, flag: str = "--model") -> Answerer:
