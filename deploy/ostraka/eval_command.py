@@ -115,7 +115,7 @@ def _write_files(
     }
     text = json.dumps(whole, ensure_ascii=False, indent=1, allow_nan=False)
     if values.json == "-":
-        print(text)
+        sys.stdout.buffer.write(text.encode() + b"\n")  # JSON is UTF-8, whatever the terminal's is
     else:
         Path(values.json).write_text(text + "\n", encoding="utf-8")
 
