@@ -19,6 +19,7 @@ from ostraka.evaluation.report import Report, build_comparison, build_report
 from ostraka.evaluation.tables import describe_comparison, describe_report
 from ostraka_shared.errors import ConfigError
 from ostraka_worker.build.catalog import DEFAULT_PRECISION
+from ostraka_worker.build.workspace import full_disk_named
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -117,7 +118,8 @@ def _write_files(
     if values.json == "-":
         sys.stdout.buffer.write(text.encode() + b"\n")  # JSON is UTF-8, whatever the terminal's is
     else:
-        Path(values.json).write_text(text + "\n", encoding="utf-8")
+        with full_disk_named(Path(values.json).parent):
+            Path(values.json).write_text(text + "\n", encoding="utf-8")
 
 
 def _check_writable(target: Path) -> None:

@@ -29,6 +29,7 @@ from ostraka_shared.errors import ConfigError
 from ostraka_shared.model_folder import hash_file
 from ostraka_worker.build.builder import refuse_other
 from ostraka_worker.build.progress import for_stderr
+from ostraka_worker.build.workspace import full_disk_named
 
 MOST_TOKENS = 1024
 """Of an example, its prompts together: past it, attention's memory in training is gigabytes."""
@@ -53,10 +54,11 @@ def tune(settings: TuneSettings) -> bool | None:
         held_out = _held_out(encoder.encode_usable(held, MOST_TOKENS, bad.add), usable)
         dtype = best_dtype(Path("/proc/cpuinfo").read_text(encoding="utf-8"))
         network = Network(start.checkpoint, start.config, start.parameters, dtype)
-    place, is_whole = _learn(settings, start, encoder, usable, held_out, network)
-    if not is_whole:
-        return None
-    finish(Outcome(settings, wanted, start, network, held_out, place), for_stderr())
+    with full_disk_named(settings.work):
+        place, is_whole = _learn(settings, start, encoder, usable, held_out, network)
+        if not is_whole:
+            return None
+        finish(Outcome(settings, wanted, start, network, held_out, place), for_stderr())
     if bad.all:
         print(f"ostraka: {len(bad.all)} lines could not be used", file=sys.stderr)
     return not bad.all

@@ -1,6 +1,7 @@
 """Files of requests: which lines are asked again by --resume, and that the output is whole whenever a run ends."""
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from ostraka.answerers import Outcome
 from ostraka.decide_fates import Fate, as_outcome, error_line, read_fate
 from ostraka.decide_lines import decide_lines
+from ostraka_shared.errors import OutOfSpace
 
 AWAY = error_line("unreachable", "away")
 REFUSED = b'{"detail":[{"loc":["body"],"msg":"no","type":"value_error"}]}'
@@ -83,6 +85,19 @@ def test_a_run_that_ends_while_it_asks_again_loses_nothing(files, dies_after):
     again = Script()
     assert decide(files, again) == 0
     assert dying.asked + again.asked == [b"a", b"b", b"c", b"d"]
+    assert files[1].read_bytes().splitlines() == [answered(body) for body in (b"a", b"b", b"c", b"d")]
+
+
+def test_a_full_disk_is_named_and_the_run_can_go_on(files):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(answered(b"a")) + 5, before[1]))
+    try:
+        with pytest.raises(OutOfSpace, match=f"the disk of {files[1].parent} is full"):
+            decide(files, Script())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    again = Script()
+    assert (decide(files, again), again.asked) == (0, [b"b", b"c", b"d"])
     assert files[1].read_bytes().splitlines() == [answered(body) for body in (b"a", b"b", b"c", b"d")]
 
 
