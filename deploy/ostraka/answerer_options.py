@@ -5,6 +5,7 @@ import os
 
 from ostraka.answerers import Answerer, LocalModel, Server
 from ostraka.embedded_model import find_model
+from ostraka.model_options import check_threads
 from ostraka_gateway.served_model import ServedModel
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.setting_sources import refuse_unused
@@ -53,7 +54,8 @@ def _refuse_unused(values: argparse.Namespace, other: str | None) -> None:
 
 
 def _ask_server(url: str, values: argparse.Namespace) -> Answerer:
-    _check_counts(values)
+    if values.concurrency < 1:
+        raise ConfigError(f"--concurrency must be at least 1, not {values.concurrency}")
     return Server(url, values.concurrency, _read_key())
 
 
@@ -66,12 +68,6 @@ def _read_key() -> str | None:
 
 
 def _load(folder: str | None, precision: str | None, values: argparse.Namespace, flag: str = "--model") -> Answerer:
-    _check_counts(values)
+    check_threads(values.threads)
     found = find_model(folder, values.cache_dir, precision, flag)
     return LocalModel(ServedModel(found), values.threads, DEFAULT_BATCH_TOKENS)
-
-
-def _check_counts(values: argparse.Namespace) -> None:
-    for name in ("concurrency", "threads"):
-        if getattr(values, name) < 1:
-            raise ConfigError(f"--{name} must be at least 1, not {getattr(values, name)}")

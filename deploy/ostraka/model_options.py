@@ -23,6 +23,13 @@ def find_cache_dir(values: argparse.Namespace) -> Path:
         return expand_user(values.cache_dir or os.environ.get("OSTRAKA_CACHE_DIR") or DEFAULT_CACHE_DIR)
 
 
+def check_threads(threads: int) -> None:
+    """Raises ConfigError: more threads than cores wait for each other, and thousands for ever."""
+    cores = len(os.sched_getaffinity(0))
+    if not 1 <= threads <= cores:
+        raise ConfigError(f"--threads must be from 1 to {cores}, the cores that this process may use, not {threads}")
+
+
 def folder_name(text: str) -> str:
     """A folder name of the cache: letters, digits, dot, dash, underscore; not hidden. Raises ConfigError."""
     name = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-.")

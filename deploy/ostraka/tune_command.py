@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from ostraka.interrupts import EXIT_INTERRUPTED
-from ostraka.model_options import add_cache_dir, find_cache_dir, flag_name, folder_name
+from ostraka.model_options import add_cache_dir, check_threads, find_cache_dir, flag_name, folder_name
 from ostraka.tuning.settings import WORK_SUFFIX, TuneSettings
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.options import expand_user
@@ -63,6 +63,7 @@ def read_settings(values: argparse.Namespace) -> TuneSettings:
     if values.source:
         refuse_unused(values, "beside --source: nothing is fetched", "--cache-dir")
     output = expand_user(values.output)
+    check_threads(values.threads)
     has_no_end = values.epochs is None and values.minutes is None
     try:
         return TuneSettings(

@@ -128,7 +128,7 @@ def test_what_cannot_work_is_one_clear_line(tmp_path: Path, requests: Path) -> N
             requests,
             "--cache-dir=~nobody-here",
         ): "--cache-dir: ~nobody-here names no folder: Could not determine home directory.",
-        (requests, "--concurrency=0"): "--concurrency must be at least 1, not 0",
+        (requests, "--server=http://127.0.0.1:9", "--concurrency=0"): "--concurrency must be at least 1, not 0",
     }
     for arguments, line in cases.items():
         done = decide(*arguments)

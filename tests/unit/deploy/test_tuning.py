@@ -208,7 +208,8 @@ def test_what_is_kept_comes_back_and_only_for_the_same_wish(tmp_path) -> None:
         (["--epochs", "0"], "--epochs must be above 0, not 0.0"),
         (["--minutes", "nan"], "--minutes must be above 0, not nan"),
         (["--rank", "0"], "--rank must be at least 1, not 0"),
-        (["--threads", "0"], "--threads must be at least 1, not 0"),
+        (["--threads", "0"], "--threads must be from 1 to "),
+        (["--threads", "99999"], "--threads must be from 1 to "),
         (["--learning-rate=-1"], "--learning-rate must be above 0, not -1.0"),
     ],
 )

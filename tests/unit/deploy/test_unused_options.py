@@ -1,5 +1,7 @@
 """What somebody typed has an effect or is refused; what is wrong is told with where it came from."""
 
+import os
+
 import pytest
 
 from ostraka.command import main
@@ -83,6 +85,14 @@ def test_a_wrong_value_is_told_with_its_variable_or_its_line_of_the_file(end, mo
     code, said = end("serve --port=0 --config=o.toml")
     assert (code, said.splitlines()[-1].endswith(f" ({flag}: {flag[2:]} in o.toml)")) == (1, True)
     assert end(f"serve --port=0 {flag}={value}")[1].splitlines()[-1].count("(--") == 0
+
+
+@pytest.mark.parametrize("threads", [0, 99_999])
+def test_threads_are_not_more_than_the_cores(end, threads):
+    """The runtime starts as many as it is told to, and is then busy with them for ever."""
+    cores = len(os.sched_getaffinity(0))
+    said = f"--threads must be from 1 to {cores}, the cores that this process may use, not {threads}"
+    assert end(f"decide one.jsonl --threads={threads}") == (1, f"ostraka: {said}\n")
 
 
 def test_what_is_compared_is_not_called_the_model():

@@ -107,7 +107,7 @@ def _adapted(order: Order, adapter: Adapter) -> Order:
 def describe_source(source: Path, progress: Progress) -> dict[str, str]:
     """A folder's hash is that of its files' hashes, as a model folder's is. Raises SourceRefused, or
     UnknownArchitecture: what the heads of its files refuse is refused before gigabytes are hashed."""
-    if not source.exists():
+    if not (source.is_file() or source.is_dir()):
         raise SourceRefused(f"there is no file or folder {source}")
     open_checkpoint(source)
     files = source_files(source) if source.is_dir() else [source]

@@ -112,6 +112,7 @@ def test_an_altered_file_fails_verification(
     ("words", "says"),
     [
         (["build", "absent.gguf"], "ostraka: there is no file or folder absent.gguf\n"),
+        (["build", "/dev/zero"], "ostraka: there is no file or folder /dev/zero\n"),
         (
             ["build", "--answers", "a", "b"],
             "ostraka: --form and --answers need a SOURCE, and no --adapter: how other models are asked is fixed\n",
