@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 
-def post(url: str, body: bytes, path: str = "/v1/systemone") -> bytes:
+def post(url: str, body: bytes, path: str = "/v1/systemone", **headers: str) -> bytes:
     """The whole request."""
-    head = f"POST {path} HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+    lines = [f"POST {path} HTTP/1.1", f"Host: {urlsplit(url).netloc}", f"Content-Length: {len(body)}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + body
 
 
 class Connection:

@@ -2,6 +2,8 @@
 
     make overload       or   python -m benchmarks.faults.overload --seconds 60 --times 3 --deadline-ms 2000
 
+With fewer `--workers` than cores, client and gateway share the cores that are left, and leave the workers' alone.
+
 Ends with 1 where less than 90 % of the capacity is answered in time, where the 99th percentile of what was let in is
 beyond the deadline that was asked for, or that of the refusals at 50 ms or more.
 """
@@ -17,14 +19,15 @@ from dataclasses import dataclass
 import uvloop
 
 from benchmarks.faults.asking import PATH
+from benchmarks.faults.cores import Spent, leave_workers_alone
 from benchmarks.faults.outcomes import percentile
 from benchmarks.faults.serving import FAKE, served
 from benchmarks.faults.table import as_markdown, as_ms
 from benchmarks.faults.wire import Answer, Pool
 from benchmarks.load import make_bodies
 from ostraka_worker.build.catalog import PRECISIONS
+from tests.cluster import Cluster
 
-WORKERS = 2
 IN_FLIGHT = 16
 CAPACITY_S = 8.0
 BODIES = 4000
@@ -124,21 +127,27 @@ async def offer(pool: Pool, bodies: Iterator[bytes], rate: float, seconds: float
     return list(await asyncio.gather(*asking))
 
 
-async def run(url: str, values: argparse.Namespace) -> Overload:
-    pool, bodies = Pool(url), itertools.cycle(make_bodies(BODIES))
+async def run(cluster: Cluster, values: argparse.Namespace) -> Overload:
+    pool, bodies = Pool(cluster.url), itertools.cycle(make_bodies(BODIES))
     await measure_capacity(pool, bodies, CAPACITY_S / 4)
+    at_capacity = Spent(cluster)
     before = await measure_capacity(pool, bodies, CAPACITY_S)
+    at_capacity.stop()
     deadline_s = values.deadline_ms / 1000
+    beyond = Spent(cluster)
     told = await offer(pool, bodies, values.times * before, values.seconds, deadline_s)
+    beyond.stop()
     after = await measure_capacity(pool, bodies, CAPACITY_S)
     print(f"capacity {before:.1f} requests/s before, {after:.1f} after")
+    print(f"of a core, at capacity: {at_capacity}; beyond it: {beyond}")
     return summarize(told, (before + after) / 2, values.seconds, deadline_s)
 
 
 def main() -> int:
     values = parse_arguments()
-    with served(values.model, WORKERS) as cluster:
-        seen = uvloop.run(run(cluster.url, values))
+    with served(values.model, values.workers) as cluster:
+        leave_workers_alone(cluster)
+        seen = uvloop.run(run(cluster, values))
     rows = [
         ("capacity", f"{seen.capacity:.1f} requests/s"),
         ("offered", f"{seen.offered:.1f} requests/s"),
@@ -158,6 +167,7 @@ def main() -> int:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=(*PRECISIONS, FAKE), default="int8")
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--times", type=float, default=3.0, help="the capacity")
     parser.add_argument("--deadline-ms", type=int, default=2000, help="asked for with each request")

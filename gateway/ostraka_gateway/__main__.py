@@ -1,6 +1,7 @@
 """`python -m ostraka_gateway`: one gateway process. Exit codes: 0 drained, 1 cannot serve, or did not answer all."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -77,6 +78,9 @@ async def serve(config: GatewayConfig) -> int:
         channel = socket.socket(fileno=config.rollout.control_fd)
         control = Control(channel, gateway, server, lambda: _leave(gateway, server))
         control.start()
+    # What is here now stays: 80,000 objects, which each full collection would look through for 60 to 170 ms.
+    gc.collect()
+    gc.freeze()
     log.info(
         "serving",
         model=gateway.model.name,

@@ -4,6 +4,7 @@ Since the earliest deadline goes first, a request that is let in with all that w
 nobody late: whom it overtakes has a later deadline, and all of that work is done by the earlier one.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ostraka_shared.errors import DeadlineExceeded, NoWorkerReady, Overloaded
@@ -60,6 +61,18 @@ class Demand:
         return self.least_tokens / speed if speed else 0.0
 
 
+def refusal_of_all(deadline_s: float, loads: Iterable[Load], queue_limit_tokens: int) -> Overloaded | None:
+    """What any request with that deadline is to be told, whatever it asks: none is let in. None where one may be.
+    `loads`: as it is for each size that a request may have."""
+    least, soonest = Demand(tokens=1, least_tokens=0, deadline_s=deadline_s), None
+    for load in loads:
+        refusal = _overload(least, load, queue_limit_tokens) if load.expects_worker else None
+        if refusal is None:
+            return None
+        soonest = min(soonest or refusal, refusal, key=_wait_of)
+    return soonest
+
+
 def admit(demand: Demand, load: Load, queue_limit_tokens: int) -> None:
     """Raises NoWorkerReady, Overloaded, both with the time after which the same request is likely to be let in; or
     DeadlineExceeded where no time would help."""
@@ -71,13 +84,24 @@ def admit(demand: Demand, load: Load, queue_limit_tokens: int) -> None:
             f"reading this takes {best_s:.1f} s at best and the deadline is {deadline_s:.1f} s: "
             "ask fewer questions at a time, or allow more time with x-deadline-ms"
         )
-    wait_s = load.wait_s
-    reading_s = min(max(best_s, load.call_s), deadline_s)
+    if (refusal := _overload(demand, load, queue_limit_tokens)) is not None:
+        raise refusal
+
+
+def _overload(demand: Demand, load: Load, queue_limit_tokens: int) -> Overloaded | None:
+    """Who asks for less, with the same deadline and load, is never refused where more is let in."""
+    wait_s, deadline_s = load.wait_s, demand.deadline_s
+    reading_s = min(max(demand.best_s(load), load.call_s), deadline_s)
     if wait_s and (late_s := wait_s * CAUTION + reading_s - deadline_s) > 0:
-        raise Overloaded(f"the queue is {wait_s:.1f} s long and the deadline {deadline_s:.1f} s", _retry_s(late_s))
+        return Overloaded(f"the queue is {wait_s:.1f} s long and the deadline {deadline_s:.1f} s", _retry_s(late_s))
     if load.queued_tokens and (over := load.queued_tokens + demand.tokens - queue_limit_tokens) > 0:
         over_s = min(over, load.queued_tokens) / load.tokens_per_s if load.tokens_per_s else 0.0
-        raise Overloaded(f"{load.queued_tokens} tokens are waiting, of {queue_limit_tokens} at most", _retry_s(over_s))
+        return Overloaded(f"{load.queued_tokens} tokens are waiting, of {queue_limit_tokens} at most", _retry_s(over_s))
+    return None
+
+
+def _wait_of(refusal: Overloaded) -> float:
+    return refusal.retry_after_s or 0.0
 
 
 def _retry_s(late_s: float) -> float:

@@ -1,10 +1,13 @@
 """The HTTP edge: which path does what. Everything it needs comes in as a Gateway."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ostraka_gateway import problems, status
 from ostraka_gateway.compression import Compression
@@ -22,20 +25,47 @@ READING = ["GET", "HEAD"]
 """Uptime monitors ask for heads alone; what GET says of a path holds for both."""
 
 
+class Edge(FastAPI):
+    """Decisions pass by the framework's routes and its own middleware, which would be a third of what a refusal costs:
+    at their paths a POST is theirs, and all else is for the routes."""
+
+    def __init__(self, around: Sequence[Middleware], decisions: Mapping[str, ASGIApp]) -> None:
+        # The routes take the raw request: FastAPI's own document would know nothing of what they take and give.
+        super().__init__(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, middleware=around)
+        self._decisions = {path: _surround(decide, around) for path, decide in decisions.items()}
+        # Also for POST, though only another method at such a path is ever looked up here: 405, and what is allowed.
+        self.router.routes += [Route(path, decide, methods=["POST"]) for path, decide in decisions.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST" and (decide := self._decisions.get(scope["path"])):
+            await decide(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
+class Decide:
+    """The application at a path where decisions are asked for."""
+
+    def __init__(self, gateway: Gateway, make_dialect: Callable[[], Dialect]) -> None:
+        self._gateway = gateway
+        self._make_dialect = make_dialect
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await respond(self._gateway, self._make_dialect(), Request(scope, receive))
+        await response(scope, receive, send)
+
+
 def create_app(gateway: Gateway, compat: str = "default") -> FastAPI:
     return _create_jevos_app(gateway) if compat == "jevos" else _create_default_app(gateway)
 
 
 def _create_default_app(gateway: Gateway) -> FastAPI:
-    # The routes take the raw request: FastAPI's own document would know nothing of what they take and give.
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    _surround(app, gateway, all_but({*SYSTEM_ONE_PATHS, "/v1/decisions"}), problems)
+    model = gateway.model
+    dialect, openai = SystemOneDialect(model.name, model.limits), DecisionsDialect(model.name, model.limits)
+    decisions = dict.fromkeys(SYSTEM_ONE_PATHS, Decide(gateway, lambda: dialect))
+    decisions["/v1/decisions"] = Decide(gateway, lambda: EitherDialect(dialect, openai))
+    app = Edge(_around(gateway, all_but(decisions), problems), decisions)
     app.add_exception_handler(HTTPException, _unrouted(problems))
-    dialect = SystemOneDialect(gateway.model.name, gateway.model.limits)
-    # Starlette's routes: bodies are the dialects' matter, so FastAPI has no dependencies to solve for each request.
-    for path in SYSTEM_ONE_PATHS:
-        app.add_route(path, _decisions(gateway, dialect), methods=["POST"])
-    app.add_route("/v1/decisions", _either(gateway), methods=["POST"])
     for path, page in status.PAGES.items():
         app.add_api_route(path, _page(gateway, page), methods=READING)
     app.add_api_route("/metrics", _metrics(gateway), methods=READING)
@@ -45,39 +75,29 @@ def _create_default_app(gateway: Gateway) -> FastAPI:
 
 def _create_jevos_app(gateway: Gateway) -> FastAPI:
     """The three paths jev has, and our own for probes and metrics; a path is either exact or unknown."""
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    _surround(app, gateway, only("/v1/models", "/metrics"), jevos_problems)
-    app.add_exception_handler(HTTPException, _unrouted(jevos_problems))
     dialect = JevosDialect(gateway.model.name, gateway.model.limits)
-    app.add_route("/v1/systemone", _decisions(gateway, dialect), methods=["POST"])
+    around = _around(gateway, only("/v1/models", "/metrics"), jevos_problems)
+    app = Edge(around, {"/v1/systemone": Decide(gateway, lambda: dialect)})
+    app.add_exception_handler(HTTPException, _unrouted(jevos_problems))
     for path, page in status.JEVOS_PAGES.items():
         app.add_api_route(path, _page(gateway, page), methods=READING)
     app.add_api_route("/metrics", _metrics(gateway), methods=READING)
     return app
 
 
-def _surround(app: FastAPI, gateway: Gateway, needs_key: Callable[[str, str], bool], refusals: Refusals) -> None:
-    """The innermost first: a refusal of the gate is compressed, counted and given its request id too."""
-    app.add_middleware(Gate, keys=gateway.keys, needs_key=needs_key, refuse=refusals.from_error)
-    app.add_middleware(Compression)
-    app.add_middleware(Envelope, metrics=gateway.cluster.metrics, refuse=refusals.from_error)
+def _around(gateway: Gateway, needs_key: Callable[[str, str], bool], refusals: Refusals) -> list[Middleware]:
+    """The outermost first: a refusal of the gate is compressed, counted and given its request id too."""
+    return [
+        Middleware(Envelope, metrics=gateway.cluster.metrics, refuse=refusals.from_error),
+        Middleware(Compression),
+        Middleware(Gate, keys=gateway.keys, needs_key=needs_key, refuse=refusals.from_error),
+    ]
 
 
-def _decisions(gateway: Gateway, dialect: Dialect) -> Callable[[Request], Awaitable[Response]]:
-    async def decide(request: Request) -> Response:
-        return await respond(gateway, dialect, request)
-
-    return decide
-
-
-def _either(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:
-    model = gateway.model
-    system_one, openai = SystemOneDialect(model.name, model.limits), DecisionsDialect(model.name, model.limits)
-
-    async def decide(request: Request) -> Response:
-        return await respond(gateway, EitherDialect(system_one, openai), request)
-
-    return decide
+def _surround(app: ASGIApp, around: Sequence[Middleware]) -> ASGIApp:
+    for layer in reversed(around):
+        app = layer.cls(app, *layer.args, **layer.kwargs)
+    return app
 
 
 def _page(gateway: Gateway, describe: Callable[[Gateway], Awaitable[status.Page]]) -> Callable[[], Awaitable[Response]]:

@@ -5,7 +5,7 @@ import asyncio
 from starlette.requests import ClientDisconnect, Request
 
 from ostraka_gateway.encodings import Decoder, decoder_for
-from ostraka_gateway.large_bodies import Room
+from ostraka_gateway.large_bodies import LARGE_BODY_BYTES, Room
 from ostraka_shared.errors import BodyTooLarge, Overloaded, RequestTooSlow, Unreadable
 
 
@@ -17,8 +17,9 @@ async def read_body(http: Request, most_bytes: int, timeout_s: float, room: Room
         raise _too_large(most_bytes)
     decoder = decoder_for(",".join(http.headers.getlist("content-encoding")))
     try:
-        async with asyncio.timeout(timeout_s):
-            await room.take(expected_bytes, expected_bytes if decoder is None else most_bytes)
+        if expected_bytes > LARGE_BODY_BYTES:
+            async with asyncio.timeout(timeout_s):
+                await room.take(expected_bytes, expected_bytes if decoder is None else most_bytes)
         async with asyncio.timeout(timeout_s):
             return await _read(http, most_bytes, decoder, room)
     except TimeoutError:

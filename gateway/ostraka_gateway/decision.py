@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ostraka_gateway.asking import Asking, hash_of
 from ostraka_gateway.auth import Keys
 from ostraka_gateway.body import read_body
 from ostraka_gateway.cluster import Cluster
@@ -30,6 +32,9 @@ from ostraka_shared.errors import ClientLeft, InvalidRequest, OstrakaError
 
 DEADLINE_HEADER = "x-deadline-ms"
 JSON = "application/json"
+SHORT_BODY_BYTES = 1024
+SHORT_PROMPTS = 8
+"""So much is tokenized in 0.1 to 0.5 ms, at once: to a thread and back is about as much again."""
 
 
 @dataclass(slots=True)
@@ -49,6 +54,7 @@ class Gateway:
     read_timeout_s: float = HttpConfig.read_timeout_s
     keys: Keys = field(default_factory=Keys)
     rate_limit: RateLimit = field(default_factory=lambda: RateLimit(0, 0))
+    asking: Asking = field(default_factory=Asking)
     is_draining: bool = False
     successor: Successor | None = None
     wanted_workers: int | None = None
@@ -71,7 +77,9 @@ async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response
     if dialect.checks_key_first:
         _check_client(gateway, http)
     deadline = arrived + _deadline_ms(http, gateway.deadline_ms) / 1000
-    with Room(gateway.large_bodies) as room:
+    refuse = partial(_refuse_if_all_are, gateway, http, deadline)
+    is_known = dialect.checks_key_first and not gateway.successor
+    with Room(gateway.large_bodies, partial(refuse, b"") if is_known else _let_in) as room:
         body = await read_body(http, gateway.body_bytes, gateway.read_timeout_s, room)
         timeline.restart()  # the client's own pace is not our time
         passed_on = None
@@ -79,13 +87,16 @@ async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response
             passed_on = await _pass_on(successor, http, body, deadline)
             if passed_on is not None and passed_on.status_code < REFUSED:
                 return passed_on
-        asked = await _understand(gateway, dialect, http, body, timeline)
+        asked = await _understand(gateway, dialect, http, body, timeline, refuse)
     mirrored = body if successor and len(body) <= LARGE_BODY_BYTES else None
+    body_hash = hash_of(body)
+    is_short = len(body) <= SHORT_BODY_BYTES and _is_plain(asked.request)
     del body  # from here on the answer is waited for
-    tokens = await _tokenize(gateway, asked.request)
+    tokens = await _tokenize(gateway, asked.request, is_short=is_short)
     gateway.rate_limit.take_tokens(http.state.key, tokens.input_tokens, asyncio.get_running_loop().time())
     timeline.mark("tokenize")
-    reply = await _ask(gateway, http, tokens, deadline)
+    with gateway.asking.hold(body_hash):
+        reply = await _ask(gateway, http, tokens, deadline)
     timeline.mark_asked(reply.queue_ms, reply.inference_ms)
     answer = dialect.answer(asked, reply.p_yes, tokens.input_tokens)
     timeline.mark("respond")
@@ -112,20 +123,24 @@ async def _pass_on(successor: Successor, http: Request, body: bytes, deadline: f
         asking.cancel()
 
 
-async def _understand(gateway: Gateway, dialect: Dialect, http: Request, body: bytes, timeline: Timeline) -> Asked:
+async def _understand(
+    gateway: Gateway, dialect: Dialect, http: Request, body: bytes, timeline: Timeline, refuse: Callable[[bytes], None]
+) -> Asked:
+    """`refuse` raises, once the client and its form are known, where nobody is let in."""
     if len(body) > LARGE_BODY_BYTES:
-        return await _understand_large(gateway, dialect, http, body, timeline)
+        return await _understand_large(gateway, dialect, http, body, timeline, refuse)
     decoded = dialect.decode(body, http.headers.get("content-type"))
     timeline.mark("parse")
     if not dialect.checks_key_first:
         _check_client(gateway, http)
+    refuse(body)
     asked = dialect.validate(decoded)
     timeline.mark("validate")
     return asked
 
 
 async def _understand_large(
-    gateway: Gateway, dialect: Dialect, http: Request, body: bytes, timeline: Timeline
+    gateway: Gateway, dialect: Dialect, http: Request, body: bytes, timeline: Timeline, refuse: Callable[[bytes], None]
 ) -> Asked:
     """One at a time: what is decoded takes many times what was sent."""
     async with gateway.large_bodies.turn:
@@ -135,6 +150,7 @@ async def _understand_large(
         timeline.mark("parse")
         if not dialect.checks_key_first:
             _check_client(gateway, http)
+        refuse(body)
         asked = await run(dialect.validate, decoded)
         timeline.mark("validate")
         return asked
@@ -146,8 +162,29 @@ def _check_client(gateway: Gateway, http: Request) -> None:
     gateway.rate_limit.take_request(key, asyncio.get_running_loop().time())
 
 
-async def _tokenize(gateway: Gateway, request: SystemOneRequest) -> TokenizedRequest:
+def _refuse_if_all_are(gateway: Gateway, http: Request, deadline: float, body: bytes) -> None:
+    """Before what is asked is looked at, where it makes no difference: who asks the same as another that waits may
+    join it. Raises Overloaded, or RateLimited, which comes first there too."""
+    if gateway.asking.holds(body):
+        return
+    if (refusal := gateway.cluster.single_flight.refusal_of_all(deadline)) is not None:
+        gateway.rate_limit.check_tokens(http.state.key, asyncio.get_running_loop().time())
+        raise refusal
+
+
+def _let_in() -> None:
+    """Whether it is read is decided once it is here."""
+
+
+def _is_plain(request: SystemOneRequest) -> bool:
+    """Its prompts are not much longer than what was sent: a structured state may be, once it is written out."""
+    return isinstance(request.state, str) and request.prompt_count <= SHORT_PROMPTS
+
+
+async def _tokenize(gateway: Gateway, request: SystemOneRequest, *, is_short: bool) -> TokenizedRequest:
     """In a thread: the tokenizer gives up the GIL, and a long text must not hold the event loop."""
+    if is_short:
+        return gateway.model.tokenize(request)
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(gateway.tokenizer_pool, gateway.model.tokenize, request)
 

@@ -12,6 +12,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ostraka_gateway.unread_answers import UnreadAnswers
+from ostraka_gateway.whole_answer import WholeAnswer
 
 HALF_CLOSE_S = 0.1
 """Simple clients say that they have sent all, right after they have. Nobody gives up waiting so soon, and the system
@@ -76,6 +77,8 @@ class PlainProtocol(HttpToolsProtocol):
             self.expect_100_continue = False  # it knows of no answer before the answer
         if not self._asks_upgrade:
             super().on_headers_complete()
+            if self.scope["method"] != "HEAD":
+                self.cycle.transport = WholeAnswer(self.transport)
 
     def on_message_complete(self) -> None:
         if not self._asks_upgrade:

@@ -52,10 +52,16 @@ class RateLimit:
         owes is waited for by those that follow."""
         if not self._tokens_per_s:
             return
+        self.check_tokens(key, now)
+        self._tokens[key].level -= tokens
+
+    def check_tokens(self, key: str | None, now: float) -> None:
+        """Raises RateLimited where not even the smallest request would be let in; takes nothing."""
+        if not self._tokens_per_s:
+            return
         bucket = _bucket_of(self._tokens, key, self._tokens_per_s, _TOKENS_S, now)
         wait_s = bucket.wait_s(min(1.0, bucket.capacity), now)
         _refuse_for(wait_s, f"{self._tokens_per_s:g} tokens a second{self._where}")
-        bucket.level -= tokens
 
 
 def _bucket_of(buckets: dict[str | None, Bucket], key: str | None, limit: float, over_s: float, now: float) -> Bucket:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from ostraka_gateway.admission import Demand, admit
+from ostraka_gateway.admission import Demand, admit, refusal_of_all
 from ostraka_gateway.answer_cache import AnswerCache, Question
 from ostraka_gateway.dispatcher import Dispatcher
-from ostraka_gateway.load import measure_load, retry_s
+from ostraka_gateway.load import loads_by_size, measure_load, retry_s
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.parts import Request
 from ostraka_gateway.roster import Roster
@@ -82,6 +82,15 @@ class SingleFlight:
         finally:
             self._leave(request_id, request)
         return self._reply(request_id, request, asked_at)
+
+    def refusal_of_all(self, deadline: float) -> errors.Overloaded | None:
+        """What any request with that deadline would be told now, whatever it asks; so that nobody need look. None where
+        there may be one that is let in, or answers are kept, which cost nothing."""
+        now = asyncio.get_running_loop().time()
+        if self._answers.most_bytes or deadline <= now:
+            return None
+        loads = loads_by_size(self._roster, self._dispatcher.line.lane_tokens, now)
+        return refusal_of_all(deadline - now, loads, self._queue_limit_tokens)
 
     def abandon(self, request_id: str) -> None:
         """Its client has gone. If nobody else waits for the same, what waits is dropped, and what a worker holds is

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostraka_gateway.admission import HOPELESS, LEAST_RETRY_S, MAX_RETRY_S, Demand, Load, admit
+from ostraka_gateway.admission import HOPELESS, LEAST_RETRY_S, MAX_RETRY_S, Demand, Load, admit, refusal_of_all
 from ostraka_shared.errors import DeadlineExceeded, NoWorkerReady, Overloaded
 
 LIMIT = 10_000
@@ -73,7 +73,42 @@ def test_before_anything_was_measured_only_the_limit_counts():
     assert refused(Overloaded, 1, 9.0, load(LIMIT, rate=0.0)) == LEAST_RETRY_S
 
 
+def test_all_are_refused_until_the_first_of_them_is_let_in():
+    short, long = load(9_000), load(9_500)
+    assert refusal_of_all(9.0, [short, long], LIMIT).retry_after_s == pytest.approx(1.2 * 9.0 - 9)
+    assert refusal_of_all(9.0, [long, short], LIMIT).retry_after_s == pytest.approx(1.2 * 9.0 - 9)
+    assert refusal_of_all(9.0, [load(LIMIT, rate=0.0)], LIMIT).retry_after_s == LEAST_RETRY_S
+
+
+def test_as_long_as_one_size_may_be_let_in_somebody_must_look():
+    assert refusal_of_all(9.0, [load(9_000), load(7_400)], LIMIT) is None
+    assert refusal_of_all(9.0, [load(7_400), load(9_000)], LIMIT) is None
+    assert refusal_of_all(9.0, [load(9_000, expects_worker=False)], LIMIT) is None, "that is another refusal"
+    assert refusal_of_all(9.0, [load(0, rate=0.0)], LIMIT) is None
+
+
 RATES = st.just(0.0) | st.floats(0.1, 1e6)
+LOADS = st.builds(
+    Load,
+    st.integers(0, 2 * LIMIT),
+    st.integers(0, 10**4),
+    RATES,
+    RATES,
+    st.just(True),
+    st.floats(0.0, 2.0),
+    st.just(0),
+    st.integers(1, 4),
+)
+
+
+@given(st.lists(LOADS, min_size=1, max_size=4), st.data(), st.floats(0.001, 60.0))
+def test_where_all_are_refused_each_is(loads, data, deadline_s):
+    if refusal_of_all(deadline_s, loads, LIMIT) is None:
+        return
+    tokens = data.draw(st.integers(1, 10**6))
+    demand = Demand(tokens, data.draw(st.integers(1, tokens)), deadline_s, data.draw(st.booleans()))
+    with pytest.raises((Overloaded, DeadlineExceeded)):
+        admit(demand, data.draw(st.sampled_from(loads)), LIMIT)
 
 
 @given(

@@ -1,6 +1,8 @@
-"""What becomes of a request during a rollout: whose answer its client gets, and what is held against the successor."""
+"""What becomes of a request during a rollout: whose answer its client gets, and what is held against the successor; and
+where a request is tokenized."""
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -8,21 +10,26 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ostraka_gateway.asking import Asking
 from ostraka_gateway.auth import Keys
-from ostraka_gateway.decision import Gateway, respond
+from ostraka_gateway.decision import SHORT_BODY_BYTES, SHORT_PROMPTS, Gateway, respond
 from ostraka_gateway.large_bodies import LargeBodies
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.problems import from_error
 from ostraka_gateway.shadow import Figures
+from ostraka_gateway.single_flight import Reply
 from ostraka_gateway.successor import Successor
 from ostraka_gateway.tokenization import TokenizedRequest
 from ostraka_shared.errors import InvalidRequest
+
+ASKING = Asking()
 
 
 class FakeDialect:
     """Answers without a model, and refuses the body `wrong`."""
 
     checks_key_first = False
+    request = SimpleNamespace(state="short", prompt_count=1)
     refuse = staticmethod(from_error)
 
     def decode(self, body, _content_type):
@@ -31,7 +38,7 @@ class FakeDialect:
     def validate(self, body):
         if body == b"wrong":
             raise InvalidRequest("wrong")
-        return SimpleNamespace(request=body)
+        return SimpleNamespace(request=self.request)
 
     def answer(self, *_):
         return b"from here"
@@ -49,20 +56,21 @@ class FakeSuccessor(Successor):
         return self._response
 
 
-async def decide(response, body=b"right"):
+async def decide(response, body=b"right", dialect=None, tokenize=lambda _: TokenizedRequest(b"", (), 0, 0), **parts):
     """(what the client gets, the successor's figures)"""
     successor = FakeSuccessor(response)
     with ThreadPoolExecutor(1) as pool:
         gateway = Gateway(
             "gateway",
             None,
-            SimpleNamespace(tokenize=lambda _: TokenizedRequest(b"", (), 0, 0)),
-            SimpleNamespace(metrics=Metrics()),
+            SimpleNamespace(tokenize=tokenize),
+            SimpleNamespace(metrics=Metrics(), single_flight=SimpleNamespace(refusal_of_all=lambda _: None, **parts)),
             pool,
             LargeBodies(1 << 20),
             9000,
             "2026-01-01",
             keys=Keys(),
+            asking=ASKING,
             successor=successor,
         )
         messages = [{"type": "http.request", "body": body}]
@@ -73,8 +81,9 @@ async def decide(response, body=b"right"):
             return await asyncio.Event().wait()  # the connection lives
 
         scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": [], "client": ("a", 1)}
+        scope["state"] = {"request_id": "r"}
         try:
-            found = await respond(gateway, FakeDialect(), Request(scope, receive))
+            found = await respond(gateway, dialect or FakeDialect(), Request(scope, receive))
         finally:
             gateway.large_bodies.close()
     return found, successor.figures
@@ -100,3 +109,37 @@ async def test_what_both_refuse_is_held_against_nobody():
     assert found.status_code == 422
     assert b"wrong there" not in found.body
     assert counted == Figures()
+
+
+async def test_a_body_is_known_for_as_long_as_it_is_answered():
+    held = []
+
+    async def ask(*_):
+        held.append(ASKING.holds(b"right"))
+        return Reply((0.5,), 0.0, 0.0)
+
+    found, _ = await decide(None, tokenize=lambda _: TokenizedRequest(b"", (b"1234",), 0, 1), ask=ask)
+    assert found.status_code == 200
+    assert [*held, ASKING.holds(b"right")] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("state", "prompts", "body", "is_at_once"),
+    [
+        ("short", SHORT_PROMPTS, b"x" * SHORT_BODY_BYTES, True),
+        ("short", SHORT_PROMPTS + 1, b"x", False),
+        ("long", 1, b"x" * (SHORT_BODY_BYTES + 1), False),
+        ([[["written out longer"]]], 1, b"x", False),
+    ],
+)
+async def test_only_short_texts_hold_up_the_others(state, prompts, body, is_at_once):
+    threads = []
+    dialect = FakeDialect()
+    dialect.request = SimpleNamespace(state=state, prompt_count=prompts)
+
+    def tokenize(_):
+        threads.append(threading.current_thread())
+        return TokenizedRequest(b"", (), 0, 0)
+
+    await decide(None, body, dialect, tokenize)
+    assert [each is threading.main_thread() for each in threads] == [is_at_once]

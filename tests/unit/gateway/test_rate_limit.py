@@ -17,6 +17,14 @@ def wait_of(take, *args):
     return 0.0
 
 
+def test_a_look_takes_nothing():
+    limit = RateLimit(0, 10)
+    for _ in range(100):
+        limit.check_tokens("a", 0.0)
+    limit.take_tokens("a", 15, 0.0)
+    assert wait_of(limit.check_tokens, "a", 0.0) == wait_of(limit.take_tokens, "a", 1, 0.0) == pytest.approx(0.6)
+
+
 def test_nothing_is_limited_by_default():
     limit = RateLimit(0, 0)
     for _ in range(10_000):

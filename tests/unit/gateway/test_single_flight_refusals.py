@@ -70,6 +70,41 @@ def test_a_line_does_not_wait_for_all_the_books_that_wait(world):
     refused(world, "third book", errors.Overloaded, count=90, deadline_s=2.0)
 
 
+def refusal_of_all(world, deadline_s):
+    """Asked on the loop, as a request does."""
+    found = []
+    world.call(lambda: found.append(world.single_flight.refusal_of_all(world.loop.time() + deadline_s)))
+    return found[0]
+
+
+def test_who_would_be_refused_whatever_it_asks_is_refused_unread(world):
+    worker = world.join("w0")
+    busy_for(world, worker, 100, 1.0)
+    assert refusal_of_all(world, 2.0) is None
+    for name in ("book", "second book"):
+        world.ask(name, 900, deadline_s=60.0)
+    assert refusal_of_all(world, 2.0) is None, "a line would pass them"
+    world.ask("a", 40, deadline_s=2.0)
+    for name in ("b", "c"):
+        world.ask(name, 45, deadline_s=60.0)
+    unread = refusal_of_all(world, 2.0)
+    assert unread.retry_after_s == refused(world, "d", errors.Overloaded, count=1, deadline_s=2.0).retry_after_s
+    refused(world, "third book", errors.Overloaded, count=90, deadline_s=2.0)
+    assert refusal_of_all(world, 60.0) is None
+    assert refusal_of_all(world, 0.0) is None, "it is too late, whoever waits"
+
+
+def test_what_may_be_known_already_is_looked_up(world):
+    worker = world.join("w0")
+    busy_for(world, worker, 100, 1.0)
+    for name in ("a", "b"):
+        world.ask(name, 50, deadline_s=60.0)
+    world.ask("c", 50, deadline_s=60.0)
+    assert refusal_of_all(world, 0.5) is not None
+    world.answers.most_bytes = 1000
+    assert refusal_of_all(world, 0.5) is None
+
+
 def test_a_request_too_large_for_a_frame_is_the_clients_to_mend(world):
     world.join("w0")
     refused(world, "a", errors.InvalidRequest, count=MAX_FRAME_BYTES // 4)
