@@ -17,6 +17,7 @@ def end(tmp_path, monkeypatch, capsys):
     """(exit code, what it said) of a command line, in a folder with a file of one labelled example."""
     (tmp_path / "one.jsonl").write_text(EXAMPLE)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ostraka.serve_command.configure_logs", lambda *_: None)  # this process's are the tests'
 
     def end(words):
         return main(words.split()), capsys.readouterr().err
