@@ -114,9 +114,7 @@ def test_lines_from_stdin_to_stdout(fake_model: ModelFolder) -> None:
     assert (done.returncode, len(done.stdout.splitlines()), done.stderr) == (0, 2, b"")
 
 
-def test_what_cannot_work_is_one_clear_line(
-    tmp_path: Path, requests: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_work_is_one_clear_line(tmp_path: Path, requests: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cases = {
         (tmp_path / "none.jsonl",): f"{tmp_path / 'none.jsonl'}: No such file or directory",
         (requests, "--resume"): "--resume goes on with a file of lines: give --output too",
