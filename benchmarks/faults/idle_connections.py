@@ -41,7 +41,7 @@ async def count_alive(connections: list[Connection]) -> int:
     async def is_alive(connection: Connection) -> bool:
         try:
             return (await connection.ask("GET", "/livez")).status == 200
-        except (OSError, asyncio.IncompleteReadError):
+        except OSError:
             return False
 
     alive = 0

@@ -7,17 +7,13 @@ nobody late: whom it overtakes has a later deadline, and all of that work is don
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ostraka_gateway.caution import LEAST
 from ostraka_shared.errors import DeadlineExceeded, NoWorkerReady, Overloaded
 
 RETRY_WHEN_STARTING_S = 1.0
 LEAST_RETRY_S = 0.1
 MAX_RETRY_S = 20.0
 """The official SDK gives up at once on a wait beyond its whole budget of 30 s."""
-CAUTION = 1.2
-"""Times the predicted wait. A queue as long as the deadline allows is one in which each little error makes all late,
-and what is read too late is read for nothing: at three times the capacity, half of the answers were. There, with int8
-and 2 s to answer in, 1.1 let in 40 of 1,347 that were late, at 89 % of the capacity; 1.2 none, at 96 %; 1.25 none, at
-85 %."""
 HOPELESS = 2.0
 """How much too long a request must be, at best, to be refused by an idle cluster: a speed may have been measured while
 others used the machine, and refused work measures nothing."""
@@ -28,7 +24,7 @@ class Load:
     """`queued_tokens` wait here; `held_tokens` are before it in the workers, 0 where one is idle. `tokens_per_s` of all
     that are ready, and of the fastest one: measured not long ago, or 0. `call_s`: of the call it will share, if others
     wait. `passed_tokens`: of the queued ones, those it does not wait for; with whom it shares the workers' time, each
-    with as many `turns` of it as there are sizes."""
+    with as many `turns` of it as there are sizes. `caution`: times the predicted wait."""
 
     queued_tokens: int
     held_tokens: int
@@ -38,6 +34,7 @@ class Load:
     call_s: float = 0.0
     passed_tokens: int = 0
     turns: int = 1
+    caution: float = LEAST
 
     @property
     def wait_s(self) -> float:
@@ -92,7 +89,7 @@ def _overload(demand: Demand, load: Load, queue_limit_tokens: int) -> Overloaded
     """Who asks for less, with the same deadline and load, is never refused where more is let in."""
     wait_s, deadline_s = load.wait_s, demand.deadline_s
     reading_s = min(max(demand.best_s(load), load.call_s), deadline_s)
-    if wait_s and (late_s := wait_s * CAUTION + reading_s - deadline_s) > 0:
+    if wait_s and (late_s := wait_s * load.caution + reading_s - deadline_s) > 0:
         return Overloaded(f"the queue is {wait_s:.1f} s long and the deadline {deadline_s:.1f} s", _retry_s(late_s))
     if load.queued_tokens and (over := load.queued_tokens + demand.tokens - queue_limit_tokens) > 0:
         over_s = min(over, load.queued_tokens) / load.tokens_per_s if load.tokens_per_s else 0.0

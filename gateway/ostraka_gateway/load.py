@@ -38,7 +38,8 @@ def _load_of(roster: Roster, ready: Collection[Worker], lane_tokens: Mapping[int
     expects_worker = roster.expects_worker(now, REPLACEMENT_S)
     total, fastest = measured_speeds(ready, roster.pace.share, now)
     call_s = full_call_s(ready) if queued_tokens else 0.0
-    return Load(queued_tokens, held_tokens, total, fastest, expects_worker, call_s, sum(longer.values()), turns)
+    passed, caution = sum(longer.values()), roster.caution.factor
+    return Load(queued_tokens, held_tokens, total, fastest, expects_worker, call_s, passed, turns, caution)
 
 
 def retry_s(roster: Roster, queued_tokens: int) -> float:

@@ -25,7 +25,8 @@ class Request:
     """`deadline`, the latest of all who wait for it, and `admitted` are instants of the gateway's clock. `added`: the
     tokens each prompt adds to what is read, given those that share its beginning. `due_at`: how urgent it is.
 
-    `outcome`: its answers, or what is to be raised. Once there is one, `on_done` is to be told.
+    `is_to_wait`: for longer than it takes to read, as was predicted when it was let in. `outcome`: its answers, or what
+    is to be raised. Once there is one, `on_done` is to be told.
     """
 
     request_id: str
@@ -44,6 +45,7 @@ class Request:
     crashes: int = 0
     kills: int = 0
     runs_alone: bool = False
+    is_to_wait: bool = False
     outcome: tuple[float, ...] | errors.ServingError | None = None
     waiters: dict[str, Waiter] = field(default_factory=dict)
 

@@ -5,6 +5,7 @@ Time comes in as `now`, in seconds of any monotonic clock. What each of them is:
 
 from collections.abc import Iterator
 
+from ostraka_gateway.caution import Caution
 from ostraka_gateway.pace import Pace
 from ostraka_gateway.worker import Worker, WorkerState
 from ostraka_shared.messages import Hello, Refused
@@ -20,6 +21,7 @@ class Roster:
         # A gateway that starts may be another's successor, whose workers are about to find it.
         self.last_departure = now
         self.pace = Pace()
+        self.caution = Caution()
 
     def __iter__(self) -> Iterator[Worker]:
         return iter(self._workers.values())

@@ -78,6 +78,7 @@ class SingleFlight:
             async with asyncio.timeout_at(deadline):
                 await answered
         except TimeoutError:
+            self._learn(request_id, request, is_late=True)
             raise errors.DeadlineExceeded("no answer before the deadline", self._retry_s()) from None
         finally:
             self._leave(request_id, request)
@@ -118,6 +119,7 @@ class SingleFlight:
         demand = Demand(tokens, max(1, tokens - state_tokens), deadline - now, can_split=len(suffixes) > 1)
         load = measure_load(self._roster, self._dispatcher.line.lane_tokens, tokens, now)
         admit(demand, load, self._queue_limit_tokens)
+        request.is_to_wait = load.wait_s > demand.best_s(load)
         self._asked[question] = request
         self._dispatcher.add(request)
         return request
@@ -146,12 +148,20 @@ class SingleFlight:
     def _reply(self, request_id: str, request: Request, asked_at: float) -> Reply:
         outcome = request.outcome
         if isinstance(outcome, tuple):
+            self._learn(request_id, request, is_late=False)
             total_ms = (asyncio.get_running_loop().time() - asked_at) * 1000
             return Reply(outcome, max(0.0, total_ms - request.inference_ms), request.inference_ms)
         error = outcome or errors.EngineFailed("answered without an outcome. This is a bug.")
-        is_late = isinstance(error, errors.DeadlineExceeded)
+        if is_late := isinstance(error, errors.DeadlineExceeded):
+            self._learn(request_id, request, is_late=True)
         # Each of those who wait is told of itself.
         raise type(error)(str(error).replace(request.request_id, request_id), self._retry_s() if is_late else None)
+
+    def _learn(self, request_id: str, request: Request, *, is_late: bool) -> None:
+        """From the one that was let in: those who joined it may have come late already."""
+        if request.is_to_wait and request.request_id == request_id:
+            caution = self._roster.caution
+            caution.was_late() if is_late else caution.was_in_time()
 
     def _retry_s(self) -> float:
         return retry_s(self._roster, self._dispatcher.line.tokens)

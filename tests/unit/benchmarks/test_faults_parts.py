@@ -8,7 +8,7 @@ from benchmarks.faults.overhead import read_timing
 from benchmarks.faults.overload import Told, summarize
 from benchmarks.faults.soak import Growth
 from benchmarks.faults.trend import fit
-from benchmarks.faults.wire import Answer, parse_head
+from benchmarks.faults.wire import Answer, content_length, parse_head
 
 
 def line(begin: float, per_s: float, level: float, points: int = 100) -> list[tuple[float, float]]:
@@ -44,7 +44,7 @@ def test_growth_is_judged_over_the_run(rss_an_hour: float, files_an_hour: float,
 
 
 def told(status: int, due: float, ended: float, sent: float | None = None) -> Told:
-    return Told(due, due if sent is None else sent, ended, Answer(status, {}, b""))
+    return Told(due, due if sent is None else sent, ended, Answer(status, b"", b""))
 
 
 def test_an_overload_is_kept_where_each_of_its_figures_is() -> None:
@@ -76,6 +76,11 @@ def test_what_is_answered_too_late_is_no_goodput() -> None:
     assert any("50% of the capacity" in each for each in seen.broken())
 
 
+def test_what_is_answered_after_the_last_was_offered_took_that_time_too() -> None:
+    found = [told(200, float(due), due + 2.0) for due in range(11)]
+    assert summarize(found, capacity=10.0, seconds=10.0, deadline_s=2.0).goodput == pytest.approx(11 / 12)
+
+
 def test_a_refusal_is_timed_from_when_it_was_sent_and_an_answer_from_when_it_was_due() -> None:
     seen = summarize([told(200, 0.0, 1.0, 0.5), told(529, 0.0, 0.52, 0.5)], 1.0, 1.0, 2.0)
     assert (seen.let_in_p99_s, seen.refused_p99_s) == (1.0, pytest.approx(0.02))
@@ -84,5 +89,6 @@ def test_a_refusal_is_timed_from_when_it_was_sent_and_an_answer_from_when_it_was
 def test_a_response_head_is_read() -> None:
     head = b"HTTP/1.1 529 \r\nContent-Length: 12\r\nServer-Timing: queue;dur=1.5, total;dur=2\r\n\r\n"
     status, headers = parse_head(head)
-    assert (status, headers["content-length"]) == (529, "12")
+    assert (status, headers["content-length"], content_length(head)) == (529, "12", 12)
+    assert content_length(b"HTTP/1.1 204 \r\ndate: x\r\n\r\n") == 0
     assert read_timing(headers["server-timing"]) == {"queue": 1500.0, "total": 2000.0}

@@ -50,6 +50,8 @@ def test_a_wait_longer_than_the_deadline_is_refused_until_it_is_shorter():
     assert refused(Overloaded, 900, 9.0, load(8_000)) == pytest.approx(1.2 * 8 + 0.9 - 9), "its own time counts"
     crowded = Load(8_000, 0, 1000.0, 1000.0, expects_worker=True, call_s=0.5)
     assert refused(Overloaded, 1, 9.0, crowded) == pytest.approx(1.2 * 8 + 0.5 - 9), "it will share a call with others"
+    warned = Load(6_000, 0, 1000.0, 1000.0, expects_worker=True, caution=1.8)
+    assert refused(Overloaded, 1, 9.0, warned) == pytest.approx(1.8 * 6 + 0.001 - 9), "others were late"
 
 
 def test_what_workers_hold_counts_though_nothing_waits():
