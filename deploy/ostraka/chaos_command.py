@@ -40,9 +40,9 @@ def _choose(cluster: RunningCluster, target: str | None, fault: str) -> tuple[st
         if fault in OF_WORKERS_ONLY:
             raise ConfigError(f"{fault} is for workers: a gateway's connections are its clients' too")
         return target, gateways[target]
-    if target and (alike := [name for name in gateways if name.startswith(f"{target}@")]):
-        raise ConfigError(f"a rollout is under way, and there is more than one: {' and '.join(alike)}; say which")
     workers = cluster.workers()
+    if target and (alike := [name for name in (*gateways, *workers) if name.startswith(f"{target}@")]):
+        raise ConfigError(f"a rollout is under way, and there is more than one: {' and '.join(alike)}; say which")
     if not workers:
         raise ConfigError("the server has no worker just now")
     name = random.choice(sorted(workers)) if target is None else target  # noqa: S311  no secret

@@ -15,6 +15,7 @@ import structlog
 from ostraka.restarts import RestartPolicy
 from ostraka.signals import TAKEN
 from ostraka_shared.process_control import die_with_parent
+from ostraka_shared.stray_signals import STRAY
 
 log = structlog.get_logger()
 
@@ -159,7 +160,8 @@ class ControlledChild(Child):
 def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
     """To run in the child before it becomes its program: sent `number` when the parent dies, even of kill -9.
 
-    It then starts as from a shell: subprocess restores SIGPIPE only, and exec keeps what is ignored or blocked.
+    It then starts as from a shell, but for the signals that mean nothing to it: subprocess restores SIGPIPE only, and
+    exec keeps what is ignored or blocked.
     """
 
     def hook() -> None:
@@ -169,7 +171,7 @@ def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> Callable[[
             )
             os._exit(1)
         for each in TAKEN:
-            signal.signal(each, signal.SIG_DFL)
+            signal.signal(each, signal.SIG_IGN if each in STRAY else signal.SIG_DFL)  # until it has handlers of its own
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         if os.getppid() != parent:  # it died in between
             os._exit(1)

@@ -25,6 +25,8 @@ LOAD_S = 300.0
 MESSAGE_BYTES = 1 << 16
 """Of a report: a pid, or the reason of a refusal, which may name a path (4 kB)."""
 EXIT_UNKNOWN = 255
+FEW_DEATHS = 3
+"""In a row. A zygote that dies more often than that has a reason, and no worker is to wait for it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +46,11 @@ class Zygote(ControlledChild):
         self.heard_at = None
 
     def fork(self, arguments: Sequence[str]) -> "ForkedProcess | None":
-        """A worker to be, asked for with `arguments`; None where there is nobody to ask."""
+        """A worker to be, asked for with `arguments`; None where there is nobody to ask. One that has just died is
+        started for it at once: the worker is there as soon as if it loaded for itself, and shares its memory."""
+        if self.restart_at is not None and self.policy.quick_deaths <= FEW_DEATHS:
+            with contextlib.suppress(OSError):
+                self.start()
         if not self.is_running or not self.control:
             return None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

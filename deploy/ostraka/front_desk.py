@@ -19,16 +19,26 @@ BUSY = "another rollout is under way: wait for its end"
 class FrontDesk:
     def __init__(self, run_dir: Path) -> None:
         """Raises ConfigError."""
-        self._path = run_dir / SOCKET_NAME
-        self._path.unlink(missing_ok=True)  # of a server that was killed: the run directory is locked, or fresh
-        self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            self._door.bind(str(self._path))
-            self._door.listen()
-        except OSError as bad:
-            raise ConfigError(f"{self._path} cannot be listened on: {bad}") from bad
-        self._door.settimeout(0.0)
+        self.path = run_dir / SOCKET_NAME
+        self.path.unlink(missing_ok=True)  # of a server that was killed: the run directory is locked, or fresh
+        self._door = self._open()
         self._visitor: socket.socket | None = None
+
+    def rebind(self) -> None:
+        """Where the socket's file is gone. Who is being served still is. Raises ConfigError."""
+        lost, self._door = self._door, self._open()
+        lost.close()
+
+    def _open(self) -> socket.socket:
+        door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            door.bind(str(self.path))
+            door.listen()
+        except OSError as bad:
+            door.close()
+            raise ConfigError(f"{self.path} cannot be listened on: {bad}") from bad
+        door.settimeout(0.0)
+        return door
 
     def __enter__(self) -> Self:
         return self
@@ -36,7 +46,7 @@ class FrontDesk:
     def __exit__(self, *_: object) -> None:
         self.close_visit()
         self._door.close()
-        self._path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
 
     @property
     def sockets(self) -> list[socket.socket]:

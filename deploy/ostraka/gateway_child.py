@@ -1,28 +1,48 @@
 """The supervisor's side of a gateway: a child like the others, that takes orders and reports."""
 
 import contextlib
+import time
 from dataclasses import dataclass, field
 
 import structlog
 
 from ostraka.children import ControlledChild
-from ostraka_gateway.orders import MESSAGE_BYTES, Order, Report, decode_report, encode_order
+from ostraka.stillness import Stillness
+from ostraka_gateway.orders import MESSAGE_BYTES, Order, Report, Serve, decode_report, encode_order
 
 log = structlog.get_logger()
 
 
 @dataclass(slots=True, eq=False)
 class GatewayChild(ControlledChild):
-    """`heard`: when it last said something, whatever it was, or was started."""
+    """`stillness`: since it last said anything, or was started. `is_spare`: while it waits for its turn.
+    `broken_requests`: what it had begun when it last ended, and nobody has been told of yet."""
 
     report: Report = field(default_factory=Report)
     is_understood: bool = True
-    heard: float = 0.0
+    stillness: Stillness = field(default_factory=lambda: Stillness(0.0), repr=False)
     has_reported: bool = False
+    is_spare: bool = False
+    broken_requests: int = 0
 
     def start(self) -> None:
         ControlledChild.start(self)
-        self.heard, self.has_reported = self.started, False
+        self.stillness, self.has_reported = Stillness(self.started), False
+        if self.broken_requests and self.order(Serve(self.broken_requests)):
+            self.broken_requests = 0
+
+    def reap(self) -> int | None:
+        in_flight = self.report.in_flight_requests
+        code = ControlledChild.reap(self)
+        if code and in_flight:
+            log.warning("requests_broken", child=self.name, requests=in_flight)
+            self.broken_requests += in_flight
+        return code
+
+    def take_the_place_of(self, other: "GatewayChild") -> None:
+        """As a spare whose turn has come."""
+        self.is_spare, self.stillness = False, Stillness(time.monotonic())
+        self.order(Serve(other.broken_requests + other.report.in_flight_requests))
 
     def hang_up(self) -> None:
         ControlledChild.hang_up(self)
@@ -40,7 +60,8 @@ class GatewayChild(ControlledChild):
         with contextlib.suppress(OSError):  # no more
             while self.control:
                 if message := self.control.recv(MESSAGE_BYTES):
-                    self.heard, self.has_reported = now, True
+                    self.stillness.heard(now)
+                    self.has_reported = True
                     self._take(message)
                 else:  # it is ending; an end that can be read for ever would keep its reader awake
                     self.control.close()

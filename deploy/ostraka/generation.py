@@ -1,7 +1,7 @@
 """One set of processes with one model: gateways, zygotes and workers that know no others."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from ostraka_shared.model_folder import ModelFolder
 @dataclass(slots=True, eq=False)
 class Generation:
     """`run_dir`: its own, removed with it; None where it uses the server's. `private_sockets`: one a gateway, on which
-    the generation before reaches it; `figures_at`, where each says how it is."""
+    the generation before reaches it; `figures_at`, where each says how it is;
+    `workers_at`, the socket that its workers dial."""
 
     number: int
     gateways: list[Child]
@@ -26,9 +27,18 @@ class Generation:
     run_dir: Path | None = None
     private_sockets: Sequence[str] = ()
     figures_at: Sequence[str] = ()
+    workers_at: Sequence[str] = ()
+    front: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """The model's small files, for its gateways."""
     is_serving: bool = False
     relieved: list[Child] = field(default_factory=list)
     """Workers whose replacement has come, or is about to."""
+    make_spare: Callable[[int], GatewayChild] | None = None
+    """Of a gateway's number."""
+    spares: dict[str, GatewayChild] = field(default_factory=dict)
+    """By the name of the gateway that each waits for."""
+    replaced: list[Child] = field(default_factory=list)
+    """Gateways and spares that were killed, until they have ended."""
 
     def relieve(self, name: str) -> Child:
         """The new child that takes that worker's place; still to be started."""
@@ -41,7 +51,7 @@ class Generation:
     @property
     def children(self) -> list[Child]:
         """Zygotes before their workers: one that is just being started can already be asked."""
-        return [*self.gateways, *self.zygotes, *self.workers, *self.relieved]
+        return [*self.gateways, *self.spares.values(), *self.replaced, *self.zygotes, *self.workers, *self.relieved]
 
     @property
     def doors(self) -> list[GatewayChild]:

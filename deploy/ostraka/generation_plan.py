@@ -15,19 +15,25 @@ from ostraka.gateway_child import GatewayChild
 from ostraka.generation import Generation
 from ostraka.restarts import RestartPolicy
 from ostraka.serve_config import ServeConfig
+from ostraka.stopping import WORKERS_LEAVE_S
 from ostraka_gateway import auth
 from ostraka_gateway.config import ClusterConfig, GatewayConfig, RolloutConfig
 from ostraka_gateway.handover import SUFFIX
-from ostraka_shared.addresses import METRICS_FOLDER, check_endpoint, figures_path, gateway_name, ipc_endpoint
+from ostraka_shared.addresses import (
+    FRONT_FOLDER,
+    METRICS_FOLDER,
+    check_endpoint,
+    figures_path,
+    gateway_name,
+    ipc_endpoint,
+)
+from ostraka_shared.front_files import read_front, write_front
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_shared.options import to_flags
 from ostraka_worker.config import WorkerConfig, ZygoteConfig
 
 GATEWAY_GRACE_SHARE = 0.8
 """Of the grace period: the workers leave after the gateway has, and need a moment too."""
-WORKERS_LEAVE_S = 2.5
-"""That moment, measured as 0.3 to 0.9 s on busy cores: the gateway's process ends, and each worker waits a little for
-work on its way; half a second more where a gateway stands still, and does not take its last words."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,8 @@ def next_generation(
 
 def _make_generation(number: int, cluster: ClusterPlan, listener: socket.socket) -> Generation:
     _clear_counts(cluster.run_dir / METRICS_FOLDER)
+    front = read_front(cluster.folder)
+    write_front(front, cluster.run_dir / FRONT_FOLDER)
     for endpoint in cluster.endpoints:
         check_endpoint(endpoint)
     zygotes = make_zygotes(cluster.config, cluster.folder, cluster.layout)
@@ -86,11 +94,19 @@ def _make_generation(number: int, cluster: ClusterPlan, listener: socket.socket)
     for worker, node in zip(workers, cluster.layout.nodes, strict=True):
         worker.on_end = deaths.note
         worker.fork_from = zygotes[node].fork if node in zygotes else None
-    generation = Generation(number, [], workers, list(zygotes.values()), model=cluster.folder)
+    generation = Generation(number, [], workers, list(zygotes.values()), model=cluster.folder, front=front)
     generation.figures_at = cluster.figures_at
+    generation.workers_at = [endpoint.removeprefix("ipc://") for endpoint in cluster.endpoints]
     generation.gateways = [
         _gateway_child(n, generation, cluster, listener) for n in range(cluster.config.processes.gateways)
     ]
+
+    def make_spare(number: int) -> GatewayChild:
+        spare = _gateway_child(number, generation, cluster, listener)
+        spare.is_spare = True
+        return spare
+
+    generation.make_spare = make_spare
     return generation
 
 
@@ -109,7 +125,7 @@ def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, li
         listen_fd=listener.fileno(),
         figures_at=cluster.figures_at,
         number=number,
-        cluster=ClusterConfig(cluster.cluster_id, len(cluster.layout.workers)),
+        cluster=ClusterConfig(cluster.cluster_id, len(cluster.layout.workers), str(cluster.run_dir / FRONT_FOLDER)),
         deadline_ms=config.deadline_ms,
         queue_tokens=config.queue_tokens,
         answer_cache_bytes=config.answer_cache_bytes,
@@ -122,7 +138,9 @@ def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, li
     def command(_: int) -> list[str]:
         is_next = bool(cluster.private_sockets) and not generation.is_serving
         private_socket = cluster.private_sockets[number] if is_next else None
-        rollout = RolloutConfig(child.pass_fds[-1], private_socket, generation.number, standby=is_next)
+        rollout = RolloutConfig(
+            child.pass_fds[-1], private_socket, generation.number, standby=is_next, spare=child.is_spare
+        )
         now = replace(settings, rollout=rollout)
         return ["-m", "ostraka_gateway", *to_flags(now)]
 

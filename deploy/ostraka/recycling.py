@@ -23,6 +23,11 @@ class Recycling:
         self._limit_bytes = limit_bytes
         self._last: dict[str, float] = {}
 
+    @property
+    def has_limit(self) -> bool:
+        """Otherwise nobody needs to know how large anyone is."""
+        return bool(self._limit_bytes)
+
     def choose(self, now: float, rss_bytes: Mapping[str, int]) -> Due | None:
         """The largest of those over the limit, if one may be replaced; it then counts as replaced."""
         if not self._limit_bytes:

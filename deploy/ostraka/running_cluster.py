@@ -1,13 +1,12 @@
 """Finds a server of this machine by the address it answers on, and proves which processes are its own.
 
-    address ── its listening socket ──► supervisor ── descendants ──► gateway, workers ◄── named by /health
+    address ── its listening socket ──► supervisor ── descendants ──► gateway, workers ◄── named by the gateways
 
 A pid is the word of whoever answers, and may have been given to another process since. So each process is held by a
 pidfd first, and then it must descend from the `ostraka serve` that listens there. Nothing else is ever touched.
 """
 
 import contextlib
-import http.client
 import json
 import os
 import select
@@ -23,7 +22,8 @@ from ostraka.addresses import read_url
 from ostraka_shared.addresses import gateway_name
 from ostraka_shared.errors import ConfigError
 
-HEALTH_TIMEOUT_S = 10.0
+FIGURES_TIMEOUT_S = 2.0
+PIECE_BYTES = 1 << 16
 GATEWAY_MODULE = "ostraka_gateway"
 ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104  compared with, not listened on
 
@@ -56,32 +56,35 @@ class RunningCluster:
         parts = read_url(url)
         if parts.scheme != "http":
             raise ConfigError("--server is not an address like http://127.0.0.1:8017")
-        self._host, self._port = parts.hostname or "", parts.port or 80
-        self.supervisor = _find_supervisor(_resolve(self._host), self._port, url)
+        self.supervisor = _find_supervisor(_resolve(parts.hostname or ""), parts.port or 80, url)
 
     def workers(self) -> dict[str, int]:
-        """The pid of each worker by its name, as the server says."""
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=HEALTH_TIMEOUT_S)
-        try:
-            connection.request("GET", "/health")
-            health: dict[str, Any] = json.loads(connection.getresponse().read())
-        except (OSError, http.client.HTTPException, ValueError) as bad:
-            raise ConfigError(f"the server does not answer /health: {bad}") from bad
-        finally:
-            connection.close()
-        if "workers" not in health:
-            raise ConfigError(
-                "its /health names no workers: it was started with --compat jevos, which has no such field"
-            )
-        return {worker["worker"]: worker["pid"] for worker in health["workers"]}
+        """The pid of each worker by its name, as its gateways say, each on its own socket: on the port, the one that
+        takes the next connection would speak for its own generation. While a rollout has two of them running, each
+        name says which it means: w0@1, w0@2. Raises ConfigError where no gateway speaks."""
+        found: dict[tuple[int, str], tuple[int, int]] = {}
+        doors, heard = self._doors(), False
+        is_plain = len({generation for generation, _ in doors}) <= 1
+        for (generation, _), process in doors.items():
+            for worker in (told := _figures_of(process)) or ():
+                place, newest = (generation, worker["worker"]), (worker["incarnation"], worker["pid"])
+                found[place] = max(found.get(place, newest), newest)
+            heard = heard or told is not None
+        if not heard:
+            raise ConfigError("no gateway of the server says which workers it has: they are just starting, or hang")
+        return {_name_of(place[1], place[0], is_plain=is_plain): found[place][1] for place in sorted(found)}
 
     def gateways(self) -> dict[str, int]:
-        """As `workers`, from what the supervisor runs, by the names that its log has; while a rollout has two
-        generations of them running, each name says which it means: gateway@1, gateway@2."""
-        found = {place: child.pid for child in self._descendants() if (place := _gateway_place(child))}
-        is_plain = len({generation for generation, _ in found}) == 1
-        names = {place: gateway_name(place[1]) + ("" if is_plain else f"@{place[0]}") for place in sorted(found)}
-        return {name: found[place] for place, name in names.items()}
+        """As `workers`, from what the supervisor runs, by the names that its log has: gateway@1, gateway@2. A spare is
+        younger than the gateway that it waits for, and not meant."""
+        found = self._doors()
+        is_plain = len({generation for generation, _ in found}) <= 1
+        return {_name_of(gateway_name(n), of, is_plain=is_plain): found[of, n].pid for of, n in sorted(found)}
+
+    def _doors(self) -> dict[tuple[int, int], psutil.Process]:
+        """Gateways by generation and number."""
+        youngest_first = sorted(self._descendants(), key=_born, reverse=True)
+        return {place: child for child in youngest_first if (place := _gateway_place(child))}
 
     @contextlib.contextmanager
     def hold(self, name: str, pid: int) -> Iterator[HeldProcess]:
@@ -120,15 +123,43 @@ def _find_supervisor(addresses: set[str], port: int, url: str) -> psutil.Process
     raise ConfigError(f"no `ostraka serve` of this user listens on {url} on this machine")
 
 
+def _born(process: psutil.Process) -> float:
+    try:
+        return float(process.create_time())
+    except psutil.Error:
+        return 0.0
+
+
 def _gateway_place(process: psutil.Process) -> tuple[int, int] | None:
     """(generation, number), as its command line says; None for what is no gateway."""
+    flags = _flags_of(process)
+    return (int(flags.get("--generation", 1)), int(flags["--number"])) if "--number" in flags else None
+
+
+def _flags_of(process: psutil.Process) -> dict[str, str]:
+    """Of a gateway; none where it is no gateway, or has ended."""
     try:
         words = process.cmdline()
     except psutil.Error:
-        return None
-    flags = dict(word.split("=", 1) for word in words if word.startswith(("--number=", "--generation=")))
-    is_gateway = GATEWAY_MODULE in words and "--number" in flags
-    return (int(flags.get("--generation", 1)), int(flags["--number"])) if is_gateway else None
+        return {}
+    if GATEWAY_MODULE not in words:
+        return {}
+    return dict(word.split("=", 1) for word in words if word.startswith("--") and "=" in word)
+
+
+def _figures_of(gateway: psutil.Process) -> list[dict[str, Any]] | None:
+    """The workers that it has; None where it does not say so in time."""
+    flags = _flags_of(gateway)
+    with socket.socket(socket.AF_UNIX) as asked, contextlib.suppress(OSError, LookupError, ValueError):
+        asked.settimeout(FIGURES_TIMEOUT_S)
+        asked.connect(flags["--figures-at"].split(",")[int(flags["--number"])])
+        found: dict[str, Any] = json.loads(b"".join(iter(lambda: asked.recv(PIECE_BYTES), b"")))
+        return list(found["workers"])
+    return None
+
+
+def _name_of(name: str, generation: int, *, is_plain: bool) -> str:
+    return name if is_plain else f"{name}@{generation}"
 
 
 def _is_mine(process: psutil.Process) -> bool:

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import errno
-import fcntl
 import ipaddress
 import os
 import shutil
@@ -21,6 +20,7 @@ from ostraka.embedded_model import find_model
 from ostraka.front_desk import FrontDesk
 from ostraka.generation import Generation
 from ostraka.generation_plan import first_generation, next_generation
+from ostraka.ground import Ground, lock_folder
 from ostraka.recycling import Recycling
 from ostraka.rolling import Prepare, Rolling
 from ostraka.serve_config import ServeConfig
@@ -74,7 +74,8 @@ def run(values: argparse.Namespace) -> int:
         with FrontDesk(run_dir) as desk:
             prepare = _prepare_next(config, machine, listener, run_dir)
             rolling = Rolling(desk, succession, prepare, config.stop.grace_s)
-            return Supervisor(succession, rolling, listener, config.stop, recycling).run(signals)
+            ground = Ground(run_dir, desk, succession)
+            return Supervisor(succession, rolling, listener, config.stop, recycling, ground).run(signals)
 
 
 def _refuse_unused(values: argparse.Namespace, config: ServeConfig) -> None:
@@ -141,20 +142,18 @@ def private_run_dir(asked: str | None) -> Iterator[Path]:
     fresh = _make_run_dir()
     try:
         check_endpoint(ipc_endpoint(fresh))
-        yield fresh
+        with _locked(fresh):
+            yield fresh
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """A second server would bind over the first one's socket, and take its workers."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    """Raises ConfigError."""
+    descriptor = lock_folder(folder)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
-    except BlockingIOError:
-        raise ConfigError(f"--run-dir {folder} is in use by another server: give each its own") from None
     finally:
         os.close(descriptor)
 

@@ -9,7 +9,9 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-TAKEN = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+IGNORED = (signal.SIGUSR1, signal.SIGUSR2)
+"""Taken to be said, and for nothing else: by default each would end this process."""
+TAKEN = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, *IGNORED)
 
 
 class TakenSignals:

@@ -11,6 +11,7 @@ import contextlib
 import signal
 import socket
 import time
+from collections.abc import Iterable
 
 import psutil
 import structlog
@@ -21,18 +22,21 @@ from ostraka.departure import end_workers
 from ostraka.forking import awaited_channels, reap_strays
 from ostraka.gateway_watch import GatewayWatch
 from ostraka.generation import Generation
+from ostraka.ground import Ground
 from ostraka.recycling import Recycling
 from ostraka.rolling import Rolling
 from ostraka.serve_config import StopConfig
-from ostraka.signals import TakenSignals
+from ostraka.signals import IGNORED, TakenSignals
+from ostraka.spares import dismiss_spare, has_parted, put_spare
 from ostraka.startup import Startup
 from ostraka.stopping import Phase, Stopping, Wish
 from ostraka.succession import Succession
+from ostraka_shared.stray_signals import say_ignored
 
 log = structlog.get_logger()
 
 STARTING_POLL_S = 0.1
-SERVING_POLL_S = 1.0
+SERVING_POLL_S = 0.25
 EXIT_FAILED = 1
 
 
@@ -46,10 +50,12 @@ class Supervisor:
         listener: socket.socket,
         times: StopConfig,
         recycling: Recycling,
+        ground: Ground,
     ) -> None:
         self._succession = succession
         self._rolling = rolling
         self._recycling = recycling
+        self._ground = ground
         self._gateway_watch = GatewayWatch()
         self._listener = listener
         self._times = times
@@ -65,8 +71,9 @@ class Supervisor:
             while self._stopping.is_up or any(child.is_running for child in self._succession.children):
                 self._turn(signals)
         finally:
-            self._kill_all()
+            _kill_all(self._succession.children)
             self._rolling.close()
+            self._ground.close()
         log.info("stopped", exit_code=self._exit_code)
         return self._exit_code
 
@@ -83,20 +90,32 @@ class Supervisor:
             reap_strays({child.process.pid for child in running.children if child.process})
         while wish := self._stopping.turn(time.monotonic(), has_gateway=running.serving.has_gateway):
             self._stop(wish)
-        self._gateway_watch.turn(running.doors, time.monotonic())
+        self._watch_gateways()
         self._rolling.turn(may_begin=self._is_serving)
         self._start_due()
         if self._stopping.phase is Phase.UP and not self._startup.is_over:
             self._startup.look(running.serving)
         if self._is_serving:
             self._recycle()
+            self._ground.turn(time.monotonic())
 
     def _wait_s(self) -> float:
         is_starting = self._stopping.phase is Phase.UP and not self._startup.is_over
-        poll_s = STARTING_POLL_S if is_starting or self._rolling.is_under_way else SERVING_POLL_S
+        is_watchful = is_starting or self._rolling.is_under_way or self._gateway_watch.is_close
+        poll_s = STARTING_POLL_S if is_watchful else SERVING_POLL_S
         due = [child.restart_at for child in self._succession.children if child.restart_at is not None]
         until_s = min([self._stopping.due, *due]) - time.monotonic()
         return max(0.0, min(poll_s, until_s))
+
+    def _watch_gateways(self) -> None:
+        serving, may_replace = self._succession.serving, self._startup.is_over and self._stopping.is_up
+        has_replaced = self._gateway_watch.turn(
+            serving, self._succession.doors, time.monotonic(), may_replace=may_replace
+        )
+        if has_replaced:
+            self._rolling.cancel("a gateway stood still, and another took its place")
+        if has_replaced and self._stopping.phase is Phase.NOT_READY:
+            serving.announce()
 
     @property
     def _is_serving(self) -> bool:
@@ -125,6 +144,8 @@ class Supervisor:
             serving.relieved.remove(child)
             log.info("worker_recycled", child=child.name, code=code)
             return
+        if has_parted(serving, child, code):
+            return
         is_drained = self._stopping.phase is Phase.WORKERS or child in serving.gateways
         if is_drained and not self._stopping.is_up:
             log.debug("child_stopped", child=child.name, code=code)
@@ -132,7 +153,8 @@ class Supervisor:
             if child in serving.gateways and code not in ("0", signal.SIGTERM.name):
                 self._exit_code = EXIT_FAILED
             return
-        child.schedule_restart(has_been_ready=self._startup.is_over)
+        if not put_spare(serving, child):
+            child.schedule_restart(has_been_ready=self._startup.is_over)
         log.warning("child_exited", child=child.name, code=code, in_a_row=child.policy.quick_deaths)
         if self._stopping.is_up and _cannot_be_kept_up(serving):
             log.error("cannot_keep_up", child=child.name, hint="its own lines above say why")
@@ -142,7 +164,7 @@ class Supervisor:
     def _recycle(self) -> None:
         """One at a time. The gateways see that the new one is ready, and have the other leave."""
         generation = self._succession.serving
-        if generation.relieved:
+        if generation.relieved or not self._recycling.has_limit:
             return
         rss_bytes = {worker.name: size for worker in generation.workers if (size := resident_bytes(worker))}
         if due := self._recycling.choose(time.monotonic(), rss_bytes):
@@ -151,7 +173,9 @@ class Supervisor:
             self._start(generation.relieve(due.worker))
 
     def _on_signal(self, number: signal.Signals) -> None:
-        if wish := self._stopping.signalled(number, time.monotonic(), is_serving=self._is_serving):
+        if number in IGNORED:
+            say_ignored(number)
+        elif wish := self._stopping.signalled(number, time.monotonic(), is_serving=self._is_serving):
             self._stop(wish, number.name)
 
     def _stop(self, wish: Wish, told_by: str | None = None) -> None:
@@ -167,6 +191,7 @@ class Supervisor:
                 self._rolling.cancel("the server is stopping")
                 await_empty(self._listener)
                 for gateway in serving.gateways:
+                    dismiss_spare(serving, gateway.name)
                     gateway.restart_at = None
                     gateway.send(signal.SIGTERM)
                 # Closed alone, clients would go on connecting while one gateway still has it open, and wait for nobody.
@@ -174,6 +199,10 @@ class Supervisor:
                     self._listener.shutdown(socket.SHUT_RDWR)
             case Wish.DRAIN_WORKERS:
                 end_workers(serving, signal.SIGTERM)
+            case Wish.KILL_WORKERS:
+                left = [child.name for child in self._succession.children if child.is_running]
+                log.warning("workers_killed", still_running=left)
+                end_workers(serving, signal.SIGKILL)
             case Wish.KILL:
                 log.warning("stopping_now", signal=told_by)
             case Wish.OVERDUE:
@@ -181,15 +210,7 @@ class Supervisor:
                 log.warning("grace_period_over", still_running=left)
         if wish in (Wish.KILL, Wish.OVERDUE):
             self._exit_code = EXIT_FAILED
-            self._kill_all()
-
-    def _kill_all(self) -> None:
-        for child in self._succession.children:
-            child.restart_at = None
-            child.send(signal.SIGKILL)
-            if child.process:
-                child.process.wait()
-                child.process = None
+            _kill_all(self._succession.children)
 
 
 def resident_bytes(child: Child) -> int:
@@ -198,6 +219,15 @@ def resident_bytes(child: Child) -> int:
         return int(psutil.Process(child.process.pid).memory_info().rss) if child.process and child.process.pid else 0
     except psutil.Error:
         return 0
+
+
+def _kill_all(children: Iterable[Child]) -> None:
+    for child in children:
+        child.restart_at = None
+        child.send(signal.SIGKILL)
+        if child.process:
+            child.process.wait()
+            child.process = None
 
 
 def _cannot_be_kept_up(generation: Generation) -> bool:

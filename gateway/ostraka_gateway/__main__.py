@@ -20,21 +20,25 @@ from ostraka_gateway.app import create_app
 from ostraka_gateway.auth import load_keys
 from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.config import GatewayConfig
-from ostraka_gateway.control import Control
+from ostraka_gateway.control import Control, await_turn
+from ostraka_gateway.count_files import CountFiles
 from ostraka_gateway.decision import Gateway
 from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.large_bodies import LargeBodies
 from ostraka_gateway.leaving_protocol import protocol_for
-from ostraka_gateway.metrics import Metrics, count_in
+from ostraka_gateway.metrics import Metrics
+from ostraka_gateway.orders import Serve
 from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.served_model import ServedModel
 from ostraka_gateway.siblings import Siblings
 from ostraka_shared.addresses import METRICS_FOLDER, check_endpoint, gateway_name
 from ostraka_shared.errors import OstrakaError
+from ostraka_shared.front_files import open_front
 from ostraka_shared.logs import configure_logs
-from ostraka_shared.model_folder import open_folder
+from ostraka_shared.model_folder import ModelFolder, open_folder
 from ostraka_shared.options import add_options, build_parser, read_settings
+from ostraka_shared.stray_signals import log_stray_signals
 
 log = structlog.get_logger()
 
@@ -52,6 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     add_options(parser, GatewayConfig)
     values = parser.parse_args(argv)
     configure_logs(gateway_name(values.number), values.log_format, values.log_level)
+    log_stray_signals()
     # Two threads of ours tokenize; the package's own pool, one thread a core, would fight the workers for theirs.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -59,14 +64,29 @@ def main(argv: list[str] | None = None) -> int:
         config = read_settings(GatewayConfig, values)
         for endpoint in (config.workers_at, *(f"ipc://{path}" for path in config.figures_at)):
             check_endpoint(endpoint)
-        return uvloop.run(serve(config))
+        model = ServedModel(open_model(config), config.http.limits, config.http.name)
+        channel = None if config.rollout.control_fd is None else socket.socket(fileno=config.rollout.control_fd)
+        turn = await_turn(channel) if channel and config.rollout.spare else Serve()
+        if turn is None:
+            return 0
+        return uvloop.run(serve(config, model, channel, turn.broken_requests))
     except (OstrakaError, OSError) as bad:
         log.error("cannot_serve", error=type(bad).__name__, detail=str(bad))
         return 1
 
 
-async def serve(config: GatewayConfig) -> int:
-    gateway = build_gateway(config)
+def open_model(config: GatewayConfig) -> ModelFolder:
+    """Raises ModelMissing or ModelDamaged."""
+    path, kept = Path(config.model), config.cluster.model_front
+    return open_front(Path(kept), path) if kept else open_folder(path)
+
+
+async def serve(
+    config: GatewayConfig, model: ServedModel, channel: socket.socket | None = None, broken_requests: int = 0
+) -> int:
+    """`channel`: to and from the supervisor. `broken_requests`: of the gateway whose place it takes."""
+    gateway = build_gateway(config, model)
+    gateway.cluster.metrics.broken.inc(broken_requests)
     await gateway.siblings.start(lambda: status.figures(gateway))
     gateway.cluster.start(config.workers_at)
     server = build_server(config, gateway)
@@ -74,8 +94,7 @@ async def serve(config: GatewayConfig) -> int:
     for stop in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(stop, _leave, gateway, server)
     control = None
-    if config.rollout.control_fd is not None:
-        channel = socket.socket(fileno=config.rollout.control_fd)
+    if channel:
         control = Control(channel, gateway, server, lambda: _leave(gateway, server))
         control.start()
     # What is here now stays: 80,000 objects, which each full collection would look through for 60 to 170 ms.
@@ -123,16 +142,13 @@ def build_server(config: GatewayConfig, gateway: Gateway) -> HttpProcess:
     )
 
 
-def build_gateway(config: GatewayConfig) -> Gateway:
-    model = ServedModel(open_folder(Path(config.model)), config.http.limits, config.http.name)
+def build_gateway(config: GatewayConfig, model: ServedModel) -> Gateway:
     roster = Roster(config.cluster.cluster_id, model.folder.fingerprint, asyncio.get_running_loop().time())
     own = Path(config.figures_at[config.number])
     names = [gateway_name(number) for number in range(len(config.figures_at))]
     others = {name: path for name, path in zip(names, config.figures_at, strict=True) if path != str(own)}
-    counted_in = own.parent / METRICS_FOLDER if others else None
-    if counted_in:
-        count_in(counted_in, names[config.number])
-    cluster = Cluster(roster, Metrics(counted_in), config.heartbeat_ms, config.queue_tokens, config.answer_cache_bytes)
+    files = CountFiles(own.parent / METRICS_FOLDER, names[config.number]) if others else None
+    cluster = Cluster(roster, Metrics(files), config.heartbeat_ms, config.queue_tokens, config.answer_cache_bytes)
     return Gateway(
         name=names[config.number],
         siblings=Siblings(str(own), others),

@@ -1,6 +1,7 @@
 """The gateway's side of the cluster: hears the workers, keeps the roster true, and tells the dispatcher."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -57,13 +58,16 @@ class Cluster:
         self.dispatcher = Dispatcher(roster, metrics, self._socket.send, on_unreachable)
         answers = AnswerCache(answer_cache_bytes)
         self.single_flight = SingleFlight(roster, metrics, self.dispatcher, answers, queue_tokens)
+        self.bind_again: Callable[[], None]
         self._notes: Path | None = None
         self._judge_timer: asyncio.TimerHandle | None = None
         self._judge_due = 0.0
         self._garbage_reasons: set[str] = set()
 
     def start(self, endpoint: str) -> None:
+        """Raises OSError, as does `bind_again`, which is for where the socket's file is gone."""
         self._socket.bind(endpoint)
+        self.bind_again = partial(self._socket.bind_again, endpoint)
         self._notes = folder_of(endpoint)
         self._judge_due = asyncio.get_running_loop().time()
         self._judge()

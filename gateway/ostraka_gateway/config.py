@@ -23,12 +23,14 @@ class RolloutConfig:
     private_socket: str | None = option(None, "a path for a gateway of the generation before to send requests to")
     generation: int = option(1, "which set of processes it belongs to: each rollout starts another")
     standby: bool = option(False, "take no connections but those on the private socket, until ordered to")  # noqa: FBT003
+    spare: bool = option(False, "load everything and wait; serve, in another gateway's place, once ordered to")  # noqa: FBT003
 
 
 @dataclass(frozen=True)
 class ClusterConfig:
     cluster_id: str = option("local", "workers that name another cluster are refused")
     wanted_workers: int | None = option(None, "how many workers there should be, for /health to say")
+    model_front: str | None = option(None, "where a copy of the model folder's small files is, if they are read there")
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,12 @@ from ostraka_gateway.orders import (
     Accept,
     Announce,
     Assist,
+    Degraded,
     Leave,
     Order,
+    Rebind,
     Report,
+    Serve,
     decode_order,
     encode_report,
 )
@@ -26,8 +29,31 @@ from ostraka_gateway.successor import Successor
 log = structlog.get_logger()
 
 REPORT_S = 0.1
-ALIVE_S = 1.0
-"""With nothing to report, that is said: a supervisor that hears nothing for longer takes us for hung."""
+ALIVE_S = 0.2
+"""With nothing to report, that is said: a supervisor that hears nothing for ten times as long takes us for hung."""
+
+
+def await_turn(channel: socket.socket) -> Serve | None:
+    """What a spare does, before it has an event loop. None where the supervisor wants it no more, or has ended."""
+    try:
+        while message := channel.recv(MESSAGE_BYTES):
+            if isinstance(order := decode_order(message), Serve):
+                return order
+    except (OSError, ValueError, KeyError, TypeError) as bad:
+        log.error("order_not_understood", detail=str(bad))
+    return None
+
+
+async def rebind(gateway: Gateway) -> None:
+    """All that is reached by a path is there again afterwards, for those who come then."""
+    try:
+        gateway.cluster.bind_again()
+        await gateway.siblings.rebind()
+        gateway.cluster.metrics.count_again()
+    except OSError as bad:
+        log.error("cannot_bind_again", detail=str(bad))
+    else:
+        log.info("bound_again")
 
 
 class Control:
@@ -46,6 +72,7 @@ class Control:
         self._reported_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._accepting: asyncio.Task[None] | None = None
+        self._rebinding: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._loop.add_reader(self._channel, self._take)
@@ -85,6 +112,12 @@ class Control:
                 self._server.announce()
             case Leave():
                 self._leave()
+            case Rebind():
+                self._rebinding = self._loop.create_task(rebind(self._gateway))
+            case Degraded():
+                self._gateway.degraded = tuple(order.reasons)
+            case Serve():
+                self._gateway.cluster.metrics.broken.inc(order.broken_requests)
 
     def _assist(self, order: Assist) -> None:
         successor = self._gateway.successor
@@ -106,6 +139,7 @@ class Control:
             ready_workers=len(self._gateway.cluster.roster.ready_workers()),
             is_accepting=self._server.is_accepting,
             figures=successor.figures if successor else Figures(),
+            in_flight_requests=self._gateway.cluster.single_flight.in_flight_requests,
         )
         now = self._loop.time()
         if report != self._reported or now - self._reported_at >= ALIVE_S:

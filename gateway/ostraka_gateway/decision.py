@@ -40,7 +40,8 @@ SHORT_PROMPTS = 8
 @dataclass(slots=True)
 class Gateway:
     """One gateway's parts, and whether it is leaving. `started` is the UTC date of its start. `successor`: during a
-    rollout, the gateway of the next generation. `wanted_workers`: None where nobody has said it."""
+    rollout, the gateway of the next generation. `wanted_workers`: None where nobody has said it.
+    `degraded`: what its supervisor finds wrong."""
 
     name: str
     siblings: Siblings
@@ -58,6 +59,7 @@ class Gateway:
     is_draining: bool = False
     successor: Successor | None = None
     wanted_workers: int | None = None
+    degraded: tuple[str, ...] = ()
 
 
 async def respond(gateway: Gateway, dialect: Dialect, http: Request) -> Response:

@@ -59,9 +59,11 @@ class Dispatcher:
 
     def take_back(self, worker: Worker, reason: str) -> None:
         """What a lost worker held waits again."""
+        self._roster.pace.forget(asyncio.get_running_loop().time())
         self._act(self._table.lost(worker, reason))
 
     def suspected(self, worker: Worker) -> None:
+        self._roster.pace.forget(asyncio.get_running_loop().time())
         self._act(self._table.suspected(worker))
         self.pump()
 

@@ -55,6 +55,7 @@ class GatewayFigures:
     restarts: dict[str, int]
     workers: tuple[WorkerFigures, ...]
     wanted_workers: int | None = None
+    degraded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class ClusterFigures:
     restarts: dict[str, int]
     workers: tuple[WorkerFigures, ...]
     wanted_workers: int | None
+    degraded: tuple[str, ...]
 
 
 _FORM = TypeAdapter(GatewayFigures)
@@ -137,6 +139,7 @@ def merge(gateways: Sequence[GatewayFigures], silent: Iterable[str] = ()) -> Clu
         workers=workers,
         # The same from each that was told: whoever is asked says the same.
         wanted_workers=max((g.wanted_workers for g in gateways if g.wanted_workers is not None), default=None),
+        degraded=tuple(sorted({reason for gateway in gateways for reason in gateway.degraded})),
     )
 
 

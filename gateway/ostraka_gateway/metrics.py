@@ -1,34 +1,31 @@
 """What Prometheus sees. Counters and histograms are told of events; the cluster's state is read when it is scraped."""
 
-import os
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, values
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from ostraka_gateway.count_files import CountFiles
 from ostraka_gateway.figures import ClusterFigures
 from ostraka_gateway.worker import WorkerState
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
-FILE_BYTES = 1 << 20
-"""Of one gateway's counts of a kind, as prometheus_client begins it; a series takes about 100."""
-
 RECYCLED, LOST = "ostraka_recycled_workers", "ostraka_lost_workers"
 
 
 class Metrics:
-    """`folder`: where all gateways count, after `count_in`; by default this one counts for itself."""
+    """`files`: of the folder where all gateways count; by default this one counts for itself."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
+    def __init__(self, files: CountFiles | None = None) -> None:
+        self._files = files
         self._registry = CollectorRegistry()
         counter = partial(Counter, registry=self._registry)
         self.requests = counter("ostraka_requests", "HTTP requests answered", ["route", "status"])
@@ -42,6 +39,9 @@ class Metrics:
         )
         self.seconds.labels("total")  # its file is opened now, not by the first request
         self.redispatched = counter("ostraka_redispatched_requests", "Requests sent to another worker", ["reason"])
+        self.broken = counter(
+            "ostraka_broken_requests", "Begun by a gateway that ended without an answer, as it said last"
+        )
         self.late_results = counter("ostraka_late_results", "Results nobody waited for any more")
         self.duplicates = counter(
             "ostraka_duplicate_results",
@@ -66,36 +66,20 @@ class Metrics:
         for stage, spent in seconds.items():
             self.seconds.labels(stage).observe(spent)
 
+    def count_again(self) -> None:
+        """In files, where those in which was counted are gone. Raises OSError."""
+        if self._files:
+            self._files.restore(lambda: self.broken.inc(0))
+
     def render(self, cluster: ClusterFigures) -> bytes:
         """The events of all gateways that count in the same folder, and the cluster as it is."""
         everything = CollectorRegistry()
-        if self._folder is None:
+        if self._files is None:
             everything.register(self._registry)
         else:
-            everything.register(GatewaysCollector(self._folder))
+            everything.register(GatewaysCollector(self._files.folder))
         everything.register(ClusterCollector(cluster))
         return generate_latest(everything)
-
-
-def count_in(folder: Path, name: str) -> None:
-    """From now on this process counts in files of its name, which outlive it: who succeeds it counts on, so that no sum
-    over the gateways ever falls. prometheus_client reads the folder from the environment, and takes the files as it
-    finds them. Raises OSError where there is no room for them."""
-    for kind in ("counter", "histogram"):
-        _allot(folder / f"{kind}_{name}.db")
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
-    values.ValueClass = values.MultiProcessValue(lambda: name)  # type: ignore[no-untyped-call]
-
-
-def _allot(file: Path) -> None:
-    """Its blocks are had from now on: a sparse one's are taken when a count is written to its mapping, and where the
-    disk has none left then, the process is ended by SIGBUS."""
-    with file.open("ab") as made:
-        if file.stat().st_size < FILE_BYTES:
-            try:
-                os.posix_fallocate(made.fileno(), 0, FILE_BYTES)
-            except OSError as bad:  # which does not say of what
-                raise OSError(bad.errno, bad.strerror, str(file)) from None
 
 
 class GatewaysCollector(Collector):
@@ -146,6 +130,10 @@ class ClusterCollector(Collector):
         yield GaugeMetricFamily("ostraka_silent_gateways", "Gateways whose figures are missing", len(cluster.silent))
         yield GaugeMetricFamily("ostraka_queued_requests", "Requests waiting in the gateways", cluster.queued_requests)
         yield GaugeMetricFamily("ostraka_queued_tokens", "Their tokens", cluster.queued_tokens)
+        degraded = GaugeMetricFamily("ostraka_degraded", "1 for what is wrong and costs no answer", labels=["reason"])
+        for reason in cluster.degraded:
+            degraded.add_metric([reason], 1)
+        yield degraded
         # None, where nobody has said it: no sample, so that no alert compares with a number that means nothing.
         yield GaugeMetricFamily("ostraka_wanted_workers", "Workers there should be", cluster.wanted_workers)
         restarts = CounterMetricFamily("ostraka_worker_restarts", "Restarts seen", labels=["worker"])

@@ -1,6 +1,7 @@
 """What a supervisor tells its gateways and they tell it, as JSON in one datagram each. Both are of one installation."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -34,17 +35,41 @@ class Leave:
     """Stop accepting, answer what is here, give the connections to the successor, and end."""
 
 
-Order = Assist | Accept | Announce | Leave
-ORDERS: dict[str, type[Order]] = {order.__name__.lower(): order for order in (Assist, Accept, Announce, Leave)}
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """To one that takes another's place: a spare begins to serve. `broken_requests`: those that the other had begun and
+    did not answer, as far as is known."""
+
+    broken_requests: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rebind:
+    """The sockets' files are gone: bind them anew. Links that are made live on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Degraded:
+    """What is wrong, though it keeps nobody from being answered, for /health to say; nothing where all is well."""
+
+    reasons: Sequence[str] = ()
+
+
+Order = Assist | Accept | Announce | Leave | Serve | Rebind | Degraded
+ORDERS: dict[str, type[Order]] = {
+    order.__name__.lower(): order for order in (Assist, Accept, Announce, Leave, Serve, Rebind, Degraded)
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Sent whenever it changes, and once a second: that the event loop moves is itself something to report."""
+    """Sent whenever it changes, ten times a second at most and several times at least: that the event loop moves is
+    itself something to report."""
 
     ready_workers: int = 0
     is_accepting: bool = False
     figures: Figures = field(default_factory=Figures)
+    in_flight_requests: int = 0
 
 
 def encode_order(order: Order) -> bytes:

@@ -18,9 +18,13 @@ LEAST_SHARE = 0.25
 
 @dataclass(slots=True)
 class Pace:
-    """`share` is 1 until a second of waiting work was seen. Instants and seconds are of the gateway's clock."""
+    """`share` is 1 until a second of waiting work was seen. Instants and seconds are of the gateway's clock.
+
+    `forgotten_at`: those who were let in before it may be late for no fault of the prediction.
+    """
 
     share: float = 1.0
+    forgotten_at: float = -math.inf
     _since: float | None = None
     _tokens: int = 0
     _seen_s: float = 0.0
@@ -41,6 +45,12 @@ class Pace:
             if seconds < STALL_S:
                 self._learn(seconds, tokens_per_s)
             self._since, self._tokens = now, 0
+
+    def forget(self, now: float) -> None:
+        """A worker stood still or is lost: what was seen until somebody noticed was no pace, and nobody should be
+        refused for it once it is over."""
+        self.share, self._since, self.forgotten_at = 1.0, None, now
+        self._seen_s = self._read = self._expected = 0.0
 
     def _learn(self, seconds: float, tokens_per_s: float) -> None:
         kept = math.exp(-seconds / MEMORY_S)

@@ -7,18 +7,21 @@ from ostraka_gateway.prompts import indented_chars, render
 from ostraka_gateway.schemas import SystemOneRequest, Text
 from ostraka_gateway.tokenization import PromptTokenizer, TokenizedRequest
 from ostraka_shared.errors import InvalidRequest, ModelDamaged, PromptTooLong
-from ostraka_shared.model_folder import ModelFolder
+from ostraka_shared.front_files import read_verified
+from ostraka_shared.model_folder import TOKENIZER_FILE, ModelFolder
 
 
 class ServedModel:
-    """Thread-safe: nothing is changed after construction. Raises ModelDamaged where the tokenizer cannot be used."""
+    """Thread-safe: nothing is changed after construction. Raises ModelDamaged where the tokenizer was altered, or
+    cannot be used."""
 
     def __init__(self, folder: ModelFolder, limits: Limits = DEFAULT_LIMITS, name: str | None = None) -> None:
         self.folder = folder
         self.limits = limits
         self.name = name or folder.spec.name
+        content = read_verified(folder.tokenizer, folder.hashes[TOKENIZER_FILE])  # another one asks other questions
         try:
-            tokenizer = Tokenizer.from_file(str(folder.tokenizer))
+            tokenizer = Tokenizer.from_buffer(content)
         except Exception as bad:  # the package raises bare Exception
             raise ModelDamaged(f"{folder.tokenizer} is not a tokenizer ({bad}): build the model again") from bad
         self._tokenizer = PromptTokenizer(tokenizer, folder.spec.contract)

@@ -20,17 +20,23 @@ class Siblings:
         self._path = path
         self._others = dict(others)
         self._server: asyncio.Server | None = None
+        self._describe: Callable[[], GatewayFigures]
 
     async def start(self, describe: Callable[[], GatewayFigures]) -> None:
         """`describe()` gives this gateway's figures as they are."""
+        self._describe = describe
+        await self.rebind()
 
-        async def tell(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            with contextlib.suppress(OSError):
-                writer.write(encode(describe()))
-                await writer.drain()
-            writer.close()
+    async def rebind(self) -> None:
+        """Also where the socket's file is gone. Raises OSError."""
+        self.stop()
+        self._server = await asyncio.start_unix_server(self._tell, self._path)
 
-        self._server = await asyncio.start_unix_server(tell, self._path)
+    async def _tell(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            writer.write(encode(self._describe()))
+            await writer.drain()
+        writer.close()
 
     def stop(self) -> None:
         if self._server:

@@ -158,8 +158,9 @@ class SingleFlight:
         raise type(error)(str(error).replace(request.request_id, request_id), self._retry_s() if is_late else None)
 
     def _learn(self, request_id: str, request: Request, *, is_late: bool) -> None:
-        """From the one that was let in: those who joined it may have come late already."""
-        if request.is_to_wait and request.request_id == request_id:
+        """From the one that was let in: those who joined it may have come late already. Not from who met a fault."""
+        is_undisturbed = request.admitted > self._roster.pace.forgotten_at
+        if request.is_to_wait and is_undisturbed and request.request_id == request_id:
             caution = self._roster.caution
             caution.was_late() if is_late else caution.was_in_time()
 

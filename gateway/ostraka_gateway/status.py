@@ -48,6 +48,7 @@ async def health(gateway: Gateway) -> Page:
             "gateways": [_describe_gateway(each) for each in cluster.gateways]
             + [{"gateway": name, "state": "silent"} for name in cluster.silent],
             "wanted_workers": cluster.wanted_workers,
+            "degraded": cluster.degraded,
             "workers": [_describe(worker, cluster.restarts.get(worker.worker, 0)) for worker in cluster.workers],
         },
     )
@@ -74,6 +75,7 @@ def figures(gateway: Gateway) -> GatewayFigures:
         restarts=dict(cluster.roster.restarts),
         workers=describe_workers(cluster.roster),
         wanted_workers=gateway.wanted_workers,
+        degraded=gateway.degraded,
     )
 
 

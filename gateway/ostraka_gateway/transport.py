@@ -38,9 +38,18 @@ class WorkerSocket:
         self._loop: asyncio.AbstractEventLoop
 
     def bind(self, endpoint: str) -> None:
+        """Raises OSError."""
         self._loop = asyncio.get_running_loop()
-        self._socket.bind(endpoint)
+        self.bind_again(endpoint)
         self._loop.add_reader(self._socket.FD, self.take_arrived)
+
+    def bind_again(self, endpoint: str) -> None:
+        """Where the socket's file is gone. ZeroMQ keeps the links that were made on it, as long as it is not told to
+        unbind it. Raises OSError."""
+        try:
+            self._socket.bind(endpoint)
+        except zmq.ZMQError as bad:
+            raise OSError(bad.errno, f"{endpoint}: {bad.strerror}") from bad
 
     def send(self, identity: bytes, message: Message, version: int = PROTOCOL_VERSION) -> bool:
         """False if the worker cannot be reached: its link is gone, or full because it takes nothing."""

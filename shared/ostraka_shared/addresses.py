@@ -10,6 +10,7 @@ from ostraka_shared.errors import ConfigError
 SOCKET_STEM = "workers"
 FIGURES_STEM = "figures"
 METRICS_FOLDER = "metrics"
+FRONT_FOLDER = "model"
 MAX_IPC_PATH_BYTES = 107
 """sockaddr_un.sun_path less its closing NUL, on Linux."""
 

@@ -1,63 +1,21 @@
 """One event, one line on stderr: JSON for machines, or aligned text where stderr is a terminal."""
 
-import contextlib
-import io
+import json
 import logging
-import select
 import sys
 from typing import Literal, TextIO, cast
 
 import structlog
 
+from ostraka_shared.log_stream import LEFT_OUT, LINE_BYTES, LossyStream
+
 LogFormat = Literal["auto", "json", "text"]
 
 
-PATIENCE_MS = 100
-"""For a reader to catch up, once; from then on what it does not take at once is lost, until it takes some again."""
-
-
-class LossyStream(io.TextIOBase):
-    """What cannot be written is lost, and nothing else: no full disk, no reader of a pipe that has gone or stands still
-    may end or stop a process, or a request that something was to be said of."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = _unbuffered(stream)
-        self._patience_ms = PATIENCE_MS
-        self._room: select.poll | None = None
-        with contextlib.suppress(OSError):
-            self._room = _poll(stream.fileno())
-
-    def write(self, text: str) -> int:
-        with contextlib.suppress(OSError):
-            if self._has_room():
-                self._stream.write(text)
-        return len(text)
-
-    def _has_room(self) -> bool:
-        """Of at least 4 kB in a pipe, which most lines fit into."""
-        has_room = not self._room or bool(self._room.poll(self._patience_ms))
-        self._patience_ms = PATIENCE_MS if has_room else 0
-        return has_room
-
-    def flush(self) -> None:
-        with contextlib.suppress(OSError):
-            self._stream.flush()
-
-
-def _poll(descriptor: int) -> select.poll:
-    room = select.poll()
-    room.register(descriptor, select.POLLOUT)
-    return room
-
-
-def _unbuffered(stream: TextIO) -> TextIO:
-    """So that no rest of what could not be written is tried again at the process's end, which would change its exit
-    code. A test's stream, which is no file, is itself."""
-    try:
-        raw = io.FileIO(stream.fileno(), "w", closefd=False)
-    except OSError:
-        return stream
-    return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
+LONG_CHARS = 800
+"""Of one value in a line of JSON; a traceback may have three times as many. What is longer loses its middle."""
+KEPT = ("event", "level", "process", "request", "timestamp")
+"""Of a line that is too long all the same."""
 
 
 def configure_logs(process: str, log_format: LogFormat = "auto", level: str = "info") -> None:
@@ -75,7 +33,12 @@ def configure_logs(process: str, log_format: LogFormat = "auto", level: str = "i
     renderer: list[structlog.typing.Processor] = (
         [structlog.dev.ConsoleRenderer(pad_event_to=24)]
         if is_text
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
+        else [
+            structlog.processors.format_exc_info,
+            _shorten,
+            structlog.processors.JSONRenderer(ensure_ascii=False),
+            _bound,
+        ]
     )
     stream = cast("TextIO", LossyStream(sys.stderr))
     structlog.configure(
@@ -93,3 +56,21 @@ def configure_logs(process: str, log_format: LogFormat = "auto", level: str = "i
     )
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     structlog.contextvars.bind_contextvars(process=process)
+
+
+def _shorten(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    for name, value in event.items():
+        most = LONG_CHARS * 3 if name == "exception" else LONG_CHARS
+        if isinstance(value, str) and len(value) > most:
+            event[name] = f"{value[: most // 3]}{LEFT_OUT}{value[-(most - most // 3) :]}"  # a traceback's end says most
+    return event
+
+
+def _bound(_: object, __: str, rendered: structlog.typing.EventDict) -> str:
+    """Still JSON, where it would be cut."""
+    line = str(rendered)  # by now it is one, whatever structlog's types say
+    if len(line.encode("utf-8", "backslashreplace")) < LINE_BYTES:
+        return line
+    event = json.loads(line)
+    kept = {name: event[name] for name in KEPT if name in event}
+    return json.dumps({**kept, "is_cut": True, "text": line[: LONG_CHARS // 2]}, ensure_ascii=False)

@@ -86,12 +86,14 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """An opened folder. `hashes` maps file name to SHA-256 hex, sorted by name, as recorded when it was built."""
+    """An opened folder. `hashes` maps file name to SHA-256 hex, sorted by name, as recorded when it was built.
+    `front`: where its small files are read from, if not from there."""
 
     path: Path
     spec: ModelSpec
     hashes: dict[str, str]
     fingerprint: Fingerprint
+    front: Path | None = None
 
     @property
     def graph(self) -> Path:
@@ -99,10 +101,10 @@ class ModelFolder:
 
     @property
     def tokenizer(self) -> Path:
-        return self.path / TOKENIZER_FILE
+        return (self.front or self.path) / TOKENIZER_FILE
 
 
-def open_folder(path: Path) -> ModelFolder:
+def open_folder(path: Path, *, is_whole: bool = True) -> ModelFolder:
     """Reads model.json and SHA256SUMS, not the weights. Raises ModelMissing or ModelDamaged."""
     spec_path = path / SPEC_FILE
     if not spec_path.is_file():
@@ -118,7 +120,7 @@ def open_folder(path: Path) -> ModelFolder:
     hashes = dict(_parse_sums(text))
     if SPEC_FILE not in hashes:  # cut short, it would verify nothing
         raise ModelDamaged(f"{sums} does not list {SPEC_FILE}: build the model again")
-    for name in hashes:
+    for name in hashes if is_whole else ():
         if not (path / name).is_file():
             raise ModelDamaged(f"{path / name} is missing: build the model again")
     return ModelFolder(path, spec, hashes, Fingerprint(hashlib.sha256(text.encode()).hexdigest()))

@@ -235,13 +235,27 @@ def test_a_cluster_that_was_paused_as_a_whole_loses_no_worker(cluster: Cluster) 
     assert not cluster.event("worker_lost")
 
 
-def test_a_worker_that_starts_on_altered_files_is_not_let_in(cluster: Cluster, fake_model) -> None:
-    with fake_model.tokenizer.open("ab") as file:
-        file.write(b" ")
-    os.kill(cluster.worker("w0")["pid"], signal.SIGKILL)
-    cluster.wait_event("cannot_serve", process="worker w0", error="ModelDamaged")
+def test_signals_that_mean_nothing_end_nobody(cluster: Cluster) -> None:
+    """SIGHUP to the supervisor is a stop, as of a terminal that is closed."""
+    supervisor = psutil.Process(cluster.process.pid)
+    for process in (supervisor, *supervisor.children()):  # gateway, zygote, spare, workers
+        for number in (signal.SIGUSR1, signal.SIGUSR2, *([signal.SIGHUP] if process != supervisor else [])):
+            process.send_signal(number)
+    for name in ("supervisor", "gateway", "zygote", "worker w0", "worker w1"):
+        cluster.wait_event("signal_ignored", process=name, signal="SIGUSR2")
+    assert not cluster.event("child_exited")
     assert cluster.decide("x").status_code == 200
-    assert cluster.worker("w0") is None or cluster.worker("w0")["state"] == "starting"
+    assert cluster.stop(signal.SIGHUP) == 0
+
+
+def test_a_worker_that_loads_altered_files_is_not_let_in(fake_model) -> None:
+    with running(fake_model.path, "--workers=2", "--worker-start=load") as cluster:
+        with fake_model.tokenizer.open("ab") as file:
+            file.write(b" ")
+        os.kill(cluster.worker("w0")["pid"], signal.SIGKILL)
+        cluster.wait_event("cannot_serve", process="worker w0", error="ModelDamaged")
+        assert cluster.decide("x").status_code == 200
+        assert cluster.worker("w0") is None or cluster.worker("w0")["state"] == "starting"
 
 
 def many(count: int) -> dict[str, dict[str, str]]:

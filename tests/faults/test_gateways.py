@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ostraka.running_cluster import RunningCluster
+from ostraka_gateway.control import REPORT_S
 from ostraka_shared.addresses import gateway_name
 from tests.cluster import Asked, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
@@ -34,9 +36,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def gateways(cluster: Cluster) -> dict[str, psutil.Process]:
-    """By name; those that are there now."""
+    """By name; those that are there now, less spares."""
     found = {}
-    for child in psutil.Process(cluster.process.pid).children():
+    children = psutil.Process(cluster.process.pid).children()
+    for child in sorted(children, key=lambda each: each.create_time(), reverse=True):
         with suppress(psutil.Error):  # it ends just now
             number = next((word for word in child.cmdline() if word.startswith("--number=")), None)
             if number:
@@ -142,10 +145,24 @@ def test_health_and_metrics_are_of_all_gateways_whoever_is_asked_and_outlive_one
         killed.suspend()
         assert {"gateway": "gateway1", "state": "silent"} in first.get("/health").json()["gateways"]
         assert first.get("/readyz").json() == {"status": "ready", "ready_workers": 2}
-        wait_for(lambda: pair.event("gateway_silent", child="gateway1"), "its supervisor has had enough")
+        pair.wait_event("spare_started", child="gateway1")
+        assert pair.wait_event("gateway_silent", child="gateway1")["in_flight_requests"] == 0
+        pair.wait_event("spare_serves", child="gateway1")
         wait_for(lambda: is_complete(first.get("/health").json()), "it is replaced")
         assert not killed.is_running()
         assert answered(first) == before + 3
+
+
+def test_a_gateway_that_only_stood_still_for_a_moment_keeps_its_place_and_its_requests(pair: Cluster) -> None:
+    stopped = gateways(pair)["gateway"]
+    with connected(pair, "gateway") as mine:
+        stopped.suspend()
+        pair.wait_event("spare_started", child="gateway")
+        asked = Asked(partial(mine.post, "/v1/systemone", json=BODY))
+        stopped.resume()
+        assert asked.response().status_code == 200
+        assert gateways(pair)["gateway"] == stopped
+        assert not pair.event("gateway_silent", child="gateway")
 
 
 def answered(client: httpx.Client) -> float:
@@ -167,11 +184,15 @@ def test_a_killed_gateway_costs_its_own_clients_only_and_is_replaced(pair: Clust
         stalled, lost = (Asked(partial(client.post, "/v1/systemone", json=stall)) for client in (mine, theirs))
         wait_for(lambda: pair.health()["in_flight_requests"] == 2, "both are in")
         wait_for(lambda: any(worker["running_tokens"] for worker in pair.health()["workers"]), "a worker runs one")
+        reported = time.monotonic() + 5 * REPORT_S
+        wait_for(lambda: time.monotonic() > reported, "its supervisor was told")
         before.kill()
         with pytest.raises(httpx.TransportError):
             lost.response()
+        assert pair.wait_event("requests_broken", child="gateway1")["requests"] == 1
         wait_for(lambda: gateways(pair).get("gateway1", before) != before, "it is replaced")
         pair.release.touch()
         assert stalled.response().status_code == 200
     with connected(pair, "gateway1") as again:
         assert again.post("/v1/systemone", json=BODY).status_code == 200
+    wait_for(lambda: pair.metric("ostraka_broken_requests_total") == 1, "its successor has counted what was broken")

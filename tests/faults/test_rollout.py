@@ -210,6 +210,7 @@ def test_what_may_happen_to_a_rollout(models: dict[str, Path]) -> None:
         rolling = shadowing(3)
         both = RunningCluster(cluster.url).gateways()
         assert both.keys() == {"gateway@1", "gateway@4"}
+        assert {"w0@1", "w0@4"} <= RunningCluster(cluster.url).workers().keys()
         assert both["gateway@1"] in {p.pid for p in served}
         os.kill(both["gateway@1"], signal.SIGKILL)
         code, said, _ = end(rolling)
@@ -230,7 +231,7 @@ def test_a_worker_that_has_grown_is_replaced_without_a_lost_request(tmp_path: Pa
         assert cluster.decide("<grow>").status_code == 200
         recycled = cluster.wait_event("worker_recycled")
         assert recycled["code"] == "0"
-        assert cluster.event("recycling_worker", child=recycled["child"])["rss_mb"] > 90
+        assert cluster.event("recycling_worker", child=recycled["child"])["rss_mb"] >= 90
         after = {worker["worker"]: worker["pid"] for worker in cluster.health()["workers"]}
         assert before[recycled["child"]] != after[recycled["child"]]
         assert cluster.metric("ostraka_recycled_workers_total") >= 1  # what is slow to grow is given to both

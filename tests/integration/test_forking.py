@@ -3,7 +3,9 @@
 import contextlib
 import os
 import random
+import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 from ostraka import forking
 from ostraka.children import ForkFailed
-from ostraka.forking import SILENT_S, ForkedProcess, Zygote, reap_strays
+from ostraka.forking import FEW_DEATHS, SILENT_S, ForkedProcess, Zygote, reap_strays
 from ostraka.restarts import RestartPolicy
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_shared.options import to_flags
@@ -233,20 +235,25 @@ def test_a_spare_that_died_is_made_good(bench: Bench) -> None:
     assert bench.fork().poll() is None
 
 
-@pytest.mark.parametrize("how", ["written", "replaced", "gone"])
-def test_a_model_whose_files_changed_is_not_forked_any_more(bench: Bench, how: str) -> None:
+def test_a_zygote_that_has_just_died_is_started_for_a_worker_that_is_wanted_meanwhile(bench: Bench) -> None:
     bench.fork("w0")
-    tokenizer = bench.model.tokenizer
-    content = tokenizer.read_bytes()
-    if how == "written":
-        tokenizer.write_bytes(content)  # the same bytes, but who could know
-    elif how == "replaced":
-        (tokenizer.parent / "new").write_bytes(content)
-        (tokenizer.parent / "new").rename(tokenizer)
-    else:
-        tokenizer.unlink()
-    assert str(bench.model.path) in bench.failure(bench.ask("w1"))
-    assert wait_until(bench.zygote.reap) == 1
+    bench.zygote.send(signal.SIGKILL)
+    wait_until(lambda: bench.zygote.reap() is not None)
+    bench.zygote.policy.quick_deaths = 1
+    bench.zygote.schedule_restart(has_been_ready=True)
+    assert bench.zygote.restart_at > time.monotonic(), "its second death: it would be started a moment later"
+    assert bench.fork("w1").poll() is None
+    bench.zygote.send(signal.SIGKILL)
+    wait_until(lambda: bench.zygote.reap() is not None)
+    bench.zygote.policy.quick_deaths = FEW_DEATHS
+    bench.zygote.schedule_restart(has_been_ready=True)
+    assert bench.zygote.fork([]) is None, "it dies too often to be waited for"
+
+
+def test_a_model_whose_files_are_gone_is_forked_from_memory(bench: Bench) -> None:
+    bench.fork("w0")
+    shutil.rmtree(bench.model.path)
+    assert [bench.fork(name).poll() for name in ("w1", "w2")] == [None, None]
 
 
 def test_a_model_that_cannot_load_is_told_to_who_waits(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from ostraka_shared.messages import Hello
 from ostraka_shared.model_folder import ModelFolder, open_folder
 from ostraka_shared.options import add_options, build_parser, read_settings
 from ostraka_shared.process_control import name_process
+from ostraka_shared.stray_signals import log_stray_signals
 from ostraka_worker.config import WorkerConfig
 from ostraka_worker.loading import Warm, load_verified
 from ostraka_worker.service import Service
@@ -36,6 +37,7 @@ def main(argv: list[str] | None = None, warm: Warm | None = None) -> int:
     add_options(parser, WorkerConfig)
     values = parser.parse_args(argv)
     configure_logs(f"worker {values.worker_id}", values.log_format, values.log_level)
+    log_stray_signals()
     try:
         return serve(read_settings(WorkerConfig, values), warm)
     except (OstrakaError, OSError, RuntimeError, MemoryError) as bad:

@@ -24,7 +24,7 @@ class Loaded:
     files: FileStates
 
     def check_files(self) -> None:
-        """Raises ModelDamaged where this may not be what the fingerprint says any more: weights are mapped."""
+        """Raises ModelDamaged where this may not be what the fingerprint says: weights are mapped."""
         if file_states(self.folder) != self.files:
             raise ModelDamaged(f"files of {self.folder.path} were written to or replaced after they were verified")
 

@@ -23,15 +23,17 @@ from typing import NoReturn
 
 import structlog
 
-from ostraka_shared.errors import ModelDamaged, OstrakaError
+from ostraka_shared.errors import OstrakaError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import open_folder
 from ostraka_shared.options import add_options, build_parser, read_settings
 from ostraka_shared.process_control import count_threads, die_with_parent, give_back_memory, name_process
+from ostraka_shared.stray_signals import log_stray_signals
 from ostraka_worker.__main__ import EXIT_CANNOT_SERVE
 from ostraka_worker.__main__ import main as work
 from ostraka_worker.config import ZygoteConfig
 from ostraka_worker.loading import Warm, load_verified
+from ostraka_worker.own_memory import own_mapped
 from ostraka_worker.service import warm_up
 
 log = structlog.get_logger()
@@ -51,6 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     add_options(parser, ZygoteConfig)
     values = parser.parse_args(argv)
     configure_logs("zygote", values.log_format, values.log_level)
+    log_stray_signals()
     name_process("ostraka zygote")
     try:
         config = read_settings(ZygoteConfig, values)
@@ -68,7 +71,10 @@ def load_warm(config: ZygoteConfig) -> Warm:
     if config.cores:
         os.sched_setaffinity(0, config.cores)
     begun = time.monotonic()
-    loaded = load_verified(open_folder(Path(config.model)), threads=1)
+    folder = open_folder(Path(config.model))
+    loaded = load_verified(folder, threads=1)
+    own_mapped(folder.path / name for name in folder.hashes)  # from here on, the files are needed no more
+    loaded.check_files()
     warm = Warm(loaded, warm_up(loaded.engine), loaded.proof())
     # A collection would write to every object, and so make each worker a copy of its own of what it shares.
     gc.collect()
@@ -86,7 +92,7 @@ class Zygote:
         self._spare: socket.socket | None = None
 
     def serve(self) -> None:
-        """Until the supervisor hangs up. Raises ModelDamaged once the files are no longer those that were loaded."""
+        """Until the supervisor hangs up."""
         self._replace_spare()
         while True:
             _, fds, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 1)
@@ -94,12 +100,9 @@ class Zygote:
                 return
             with socket.socket(fileno=fds[0]) as channel:
                 try:
-                    self._warm.loaded.check_files()
                     self._hand_over(channel)
-                except (CannotFork, ModelDamaged) as bad:
+                except CannotFork as bad:
                     _refuse(channel, str(bad))
-                    if isinstance(bad, ModelDamaged):
-                        raise
             self._replace_spare()
 
     def _replace_spare(self) -> None:

@@ -232,4 +232,5 @@ class Health(BaseModel):
     tokens_per_s: Annotated[float, Field(ge=0)]
     gateways: list[GatewayHealth | SilentGateway]
     wanted_workers: Count | None
+    degraded: list[str]
     workers: list[WorkerHealth]

@@ -98,6 +98,7 @@ class World:
 
     def __init__(self, monkeypatch, workers=2, gateways=1, *, announces=False):
         self.clock = FakeClock().install(monkeypatch, supervisor_module)
+        monkeypatch.setattr(supervisor_module, "SERVING_POLL_S", 1.0)  # a step of these tests is a second
         monkeypatch.setattr(startup_module, "_count_ready", lambda _: self.ready())
         self.journal = []
         self.waits = []
@@ -118,8 +119,9 @@ class World:
 
         times = StopConfig(GRACE_S, NOT_READY_S if announces else 0.0)
         self.succession = Succession(Announced(1, self.gateways, self.workers))
+        ground = SimpleNamespace(turn=lambda _: None, close=lambda: None)
         rolling = Rolling(FakeDesk(), self.succession, None, GRACE_S)
-        self.supervisor = Supervisor(self.succession, rolling, self.listener, times, Recycling(0))
+        self.supervisor = Supervisor(self.succession, rolling, self.listener, times, Recycling(0), ground)
 
     def shut(self, _):
         self.is_shut = True

@@ -40,7 +40,7 @@ def test_a_child_dies_with_its_parent_and_begins_clean():
         finally:
             parent.kill()
     wait_until(lambda: is_dead(child))
-    clean = {"group": child.pid, "blocked": 0, "ignores_hangup": False, "stdin": "", "threads": "1", "telemetry": "1"}
+    clean = {"group": child.pid, "blocked": 0, "ignores_hangup": True, "stdin": "", "threads": "1", "telemetry": "1"}
     assert said == {"pid": child.pid, **clean}
 
 

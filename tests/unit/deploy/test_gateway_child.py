@@ -1,12 +1,13 @@
 """What a gateway reports to its supervisor, also one that speaks otherwise."""
 
 import socket
+from types import SimpleNamespace
 
 import pytest
 
 from ostraka.gateway_child import GatewayChild
 from ostraka.restarts import RestartPolicy
-from ostraka_gateway.orders import Report, encode_report
+from ostraka_gateway.orders import Report, Serve, decode_order, encode_report
 
 NOW = 1000.0
 
@@ -45,3 +46,18 @@ def test_who_has_ended_is_listened_to_no_more(pair):
     gateway.close()
     child.take_reports(NOW)
     assert child.control is None
+
+
+def test_what_a_dead_gateway_had_begun_is_told_to_whoever_comes_after_it(pair):
+    child, gateway = pair
+    gateway.send(encode_report(Report(in_flight_requests=3)))
+    child.take_reports(NOW)
+    child.process = SimpleNamespace(poll=lambda: -9)
+    assert child.reap() == -9
+    assert child.broken_requests == 3
+    spare = GatewayChild("gateway", lambda _: [], RestartPolicy(lambda: 0.5))
+    spare.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        spare.take_the_place_of(child)
+        assert decode_order(theirs.recv(1 << 10)) == Serve(3)
+        spare.hang_up()

@@ -1,5 +1,9 @@
 """Which gateway is meant, while a rollout has two of them running."""
 
+import json
+import socket
+import threading
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 
 import pytest
@@ -11,19 +15,61 @@ from ostraka_shared.errors import ConfigError
 from ostraka_shared.options import to_flags
 
 
-def gateway(pid, number, generation):
+def gateway(pid, number, generation, figures_at=tuple("abc")):
     rollout = RolloutConfig(generation=generation)
-    config = GatewayConfig("ipc:///w", "m", 3, tuple("abc"), number=number, rollout=rollout)
-    return SimpleNamespace(pid=pid, cmdline=lambda: ["python", "-m", "ostraka_gateway", *to_flags(config)])
+    config = GatewayConfig("ipc:///w", "m", 3, figures_at, number=number, rollout=rollout)
+    return SimpleNamespace(
+        pid=pid, create_time=lambda: 0.0, cmdline=lambda: ["python", "-m", "ostraka_gateway", *to_flags(config)]
+    )
 
 
 def cluster_of(*gateways):
-    worker = SimpleNamespace(pid=1, cmdline=lambda: ["python", "-m", "ostraka_worker", "--number=0"])
+    worker = SimpleNamespace(
+        pid=1, create_time=lambda: 0.0, cmdline=lambda: ["python", "-m", "ostraka_worker", "--number=0"]
+    )
     found = RunningCluster.__new__(RunningCluster)
     children = [worker, *gateways]
     found.supervisor = SimpleNamespace(is_running=lambda: True, children=lambda **_: children)
-    found.workers = lambda: {"w0": 1}
     return found
+
+
+@contextmanager
+def told(path, *workers):
+    """At that path, whoever connects is told of these (name, incarnation, pid)."""
+    figures = {"workers": [dict(zip(("worker", "incarnation", "pid"), each, strict=True)) for each in workers]}
+
+    def tell():
+        with suppress(OSError):
+            while True:
+                with door.accept()[0] as asked:
+                    asked.sendall(json.dumps(figures).encode())
+
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(path))
+        door.listen()
+        threading.Thread(target=tell, daemon=True).start()
+        yield (str(path), "", "")
+        door.shutdown(socket.SHUT_RDWR)
+
+
+def test_workers_are_named_by_their_own_gateways_whoever_has_the_port(tmp_path):
+    old, new = told(tmp_path / "old", ("w0", 1, 5), ("w0", 2, 6)), told(tmp_path / "new", ("w0", 1, 7))
+    with old as at_old, new as at_new:
+        alone = cluster_of(gateway(10, 0, 1, at_old))
+        assert alone.workers() == {"w0": 6}, "the one before is leaving"
+        assert _choose(alone, None, "kill") == ("w0", 6)
+        both = cluster_of(gateway(10, 0, 1, at_old), gateway(20, 0, 2, at_new))
+        assert both.workers() == {"w0@1": 6, "w0@2": 7}
+        assert _choose(both, "w0@2", "cut") == ("w0@2", 7)
+        with pytest.raises(ConfigError, match="more than one: w0@1 and w0@2; say which"):
+            _choose(both, "w0", "kill")
+        with pytest.raises(ConfigError, match="no w1 here: there are w0@1, w0@2, gateway@1, gateway@2"):
+            _choose(both, "w1", "kill")
+
+
+def test_where_no_gateway_speaks_no_worker_is_guessed_at():
+    with pytest.raises(ConfigError, match="starting, or hang"):
+        cluster_of(gateway(10, 0, 1)).workers()
 
 
 def test_of_one_generation_the_names_are_those_of_the_log():
@@ -36,6 +82,7 @@ def test_of_two_each_says_which_and_no_other_name_is_guessed_at():
     found = cluster_of(gateway(20, 0, 2), gateway(10, 0, 1), gateway(11, 1, 1))
     assert found.gateways() == {"gateway@1": 10, "gateway1@1": 11, "gateway@2": 20}
     assert _choose(found, "gateway@2", "kill") == ("gateway@2", 20)
+    found.workers = dict
     with pytest.raises(ConfigError, match="gateway@1 and gateway@2; say which"):
         _choose(found, "gateway", "kill")
     with pytest.raises(ConfigError, match="more than one: gateway1@1; say which"):

@@ -52,6 +52,7 @@ from ostraka.front_desk import FrontDesk
 from ostraka.generation import Generation
 from ostraka.recycling import Recycling
 from ostraka.restarts import RestartPolicy
+from ostraka.ground import Ground
 from ostraka.rolling import Rolling
 from ostraka.serve_config import StopConfig
 from ostraka.signals import taken_signals
@@ -66,11 +67,13 @@ def make(name):
         lambda incarnation: ["-S", "-c", child, name, str(incarnation), str(folder)],
         RestartPolicy(lambda: 0.0),
     )
-first = Generation(1, [make("gateway")], [make("w0"), make("w1")], figures_at=[f"{folder}/figures.sock"])
+first = Generation(1, [make("gateway")], [make("w0"), make("w1")])
+first.figures_at, first.workers_at = [f"{folder}/figures.sock"], [f"{folder}/workers.sock"]
 succession = Succession(first)
 with taken_signals() as signals, FrontDesk(folder) as desk:
     rolling = Rolling(desk, succession, None, 20.0)
-    supervisor = Supervisor(succession, rolling, listener, StopConfig(20.0, 0.0), Recycling(0))
+    ground = Ground(folder, desk, succession)
+    supervisor = Supervisor(succession, rolling, listener, StopConfig(20.0, 0.0), Recycling(0), ground)
     sys.exit(supervisor.run(signals))
 """
 

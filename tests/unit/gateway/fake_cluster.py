@@ -28,6 +28,9 @@ class FakeSocket:
         self.on_garbage = on_garbage
         self.deliver_first = []
 
+    def bind_again(self, endpoint):
+        self.bind(endpoint)
+
     def bind(self, endpoint):
         pass
 

@@ -57,6 +57,14 @@ def test_who_is_in_time_makes_it_seem_shorter_again(world, waiting):
     assert 1.49 < world.roster.caution.factor < 1.5
 
 
+def test_who_is_late_because_a_worker_stood_still_teaches_nothing(world, waiting):
+    world.ask("late", 1, deadline_s=9.0)
+    world.call(world.dispatcher.suspected, waiting)
+    world.loop.advance(9.5)
+    assert isinstance(world.tasks["late"].exception(), errors.DeadlineExceeded)
+    assert world.roster.caution.factor == LEAST
+
+
 def test_who_had_not_to_wait_teaches_nothing(world):
     worker = world.join("w0")
     busy_for(world, worker, 50, 1.0)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ostraka_gateway.control import ALIVE_S, Control
+from ostraka_gateway.control import ALIVE_S, REPORT_S, Control
 from ostraka_gateway.orders import MESSAGE_BYTES, Announce, Leave, Report, decode_report, encode_order
 from tests.clocks import FakeTimeLoop
 
@@ -15,7 +15,8 @@ class World:
         self.loop = FakeTimeLoop()
         self.did = []
         roster = SimpleNamespace(ready_workers=lambda: [1, 2])
-        self.gateway = SimpleNamespace(successor=None, is_draining=False, cluster=SimpleNamespace(roster=roster))
+        cluster = SimpleNamespace(roster=roster, single_flight=SimpleNamespace(in_flight_requests=0))
+        self.gateway = SimpleNamespace(successor=None, is_draining=False, cluster=cluster)
         self.server = SimpleNamespace(is_accepting=True, announce=lambda: self.did.append("announced"))
         self.control = self.loop.run_until_complete(self.make(theirs))
         self.control.start()
@@ -47,15 +48,15 @@ def reports(ours):
         return found
 
 
-def test_it_says_each_second_that_it_moves(channel):
+def test_it_says_several_times_a_second_that_it_moves(channel):
     world, ours = channel
     assert reports(ours) == [Report(2, is_accepting=True)]
     world.loop.advance(ALIVE_S / 2)
     assert reports(ours) == []
-    world.loop.advance(ALIVE_S / 2)
+    world.loop.advance(ALIVE_S / 2 + REPORT_S)
     assert reports(ours) == [Report(2, is_accepting=True)]
     world.server.is_accepting = False
-    world.loop.advance(ALIVE_S / 5)
+    world.loop.advance(REPORT_S)
     assert reports(ours) == [Report(2, is_accepting=False)]
 
 

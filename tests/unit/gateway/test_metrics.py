@@ -5,8 +5,9 @@ from prometheus_client import values
 from prometheus_client.parser import text_string_to_metric_families
 
 from ostraka_gateway import hearing
+from ostraka_gateway.count_files import CountFiles
 from ostraka_gateway.figures import GatewayFigures, describe_workers, merge
-from ostraka_gateway.metrics import CONTENT_TYPE, Metrics, count_in
+from ostraka_gateway.metrics import CONTENT_TYPE, Metrics
 from ostraka_gateway.roster import Roster
 from ostraka_shared.messages import Beat, Hello, Ready, Started
 
@@ -64,8 +65,7 @@ def folder(tmp_path, monkeypatch):
 def test_gateways_that_count_in_one_folder_are_summed_and_a_successor_counts_on(folder):
     """No sum ever falls, though processes end: a rate over it would take that for a start from 0."""
     for name in ("gateway", "gateway1", "gateway1"):  # the last one has replaced the one before
-        count_in(folder, name)
-        metrics = Metrics(folder)
+        metrics = Metrics(CountFiles(folder, name))
         metrics.requests.labels("/v1/systemone", "200").inc()
         metrics.late_results.inc()
         metrics.observe({"parse": 0.001})
@@ -78,28 +78,31 @@ def test_gateways_that_count_in_one_folder_are_summed_and_a_successor_counts_on(
 
 def test_files_of_counts_have_their_blocks_before_the_first_is_written(folder):
     """A page of a sparse file that cannot be had when it is written to is SIGBUS, the process's end."""
-    count_in(folder, "gateway")
-    Metrics(folder)
+    Metrics(CountFiles(folder, "gateway"))
     files = list(folder.iterdir())
     assert {file.name for file in files} == {"counter_gateway.db", "histogram_gateway.db"}
     assert all(file.stat().st_blocks * 512 >= file.stat().st_size >= 1 << 20 for file in files)
 
 
-def test_a_folder_that_is_deleted_costs_counts_and_no_request(folder):
-    count_in(folder, "gateway")
-    metrics = Metrics(folder)
+def test_a_folder_that_is_deleted_costs_nothing_once_it_is_there_again(folder):
+    metrics = Metrics(CountFiles(folder, "gateway"))
     for file in folder.iterdir():
         file.unlink()
     folder.rmdir()
     metrics.observe({"parse": 0.001})
     metrics.requests.labels("/v1/systemone", "200").inc()
     assert metrics.render(merge([figures()], []))
+    metrics.count_again()
+    metrics.requests.labels("/v1/systemone", "200").inc()
+    found = scrape(metrics)
+    assert found["ostraka_requests_total", ("route", "/v1/systemone"), ("status", "200")] == 2
+    assert found["ostraka_request_seconds_count", ("stage", "parse")] == 1
+    assert {file.name for file in folder.iterdir()} == {"counter_gateway.db", "histogram_gateway.db"}
 
 
 def test_what_becomes_of_a_worker_is_seen_by_each_gateway_and_counted_once(folder):
     for name, exits in (("gateway", 3), ("gateway1", 2)):  # that one was away once
-        count_in(folder, name)
-        metrics = Metrics(folder)
+        metrics = Metrics(CountFiles(folder, name))
         metrics.recycled.inc()
         metrics.lost_workers.labels("exit").inc(exits)
     metrics.lost_workers.labels("silent").inc()

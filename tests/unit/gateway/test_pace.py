@@ -66,6 +66,35 @@ def test_it_stays_within_reason() -> None:
     assert pace.share == 1.0
 
 
+def test_what_was_seen_of_a_fault_is_forgotten_and_learned_anew() -> None:
+    pace = Pace()
+    now = watch(pace, 0.0, 4.0, 100)
+    pace.forget(now)
+    assert pace.share == 1.0
+    now = watch(pace, now, LOOK_S, 100)
+    assert pace.share == 1.0
+    watch(pace, now, 4.0, 700)
+    assert pace.share == pytest.approx(0.6, abs=0.11)
+
+
+@pytest.mark.parametrize("fault", ["suspected", "take_back"])
+def test_a_worker_that_stands_still_or_is_lost_says_nothing_of_the_pace(fault: str) -> None:
+    world = Overloaded(0.05, deadline_s=2.0)
+    world.run(times=1.5, seconds=5.0)
+    assert world.roster.pace.share < 0.95
+    worker = next(iter(world.roster))
+    tell = {
+        "suspected": lambda: world.dispatcher.suspected(worker),
+        "take_back": lambda: world.dispatcher.take_back(worker, "silent"),
+    }
+    world.loop.call_soon(tell[fault])
+    world.loop.advance(0.0)
+    share, found = world.roster.pace.share, world.outcomes(0.0, 5.0)
+    world.loop.close()
+    assert share == 1.0
+    assert None in found
+
+
 class Overloaded:
     """Two workers in simulated time, whose calls take what they say, and who lose `gap_s` between two of them."""
 

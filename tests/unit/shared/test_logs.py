@@ -1,6 +1,9 @@
+import fcntl
 import json
 import logging
 import os
+import select
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -130,6 +133,76 @@ def test_a_reader_that_stands_still_stops_nobody():
         os.close(reader)
         os.close(writer)
     assert (done.returncode, done.stdout, json.loads(first)["event"]) == (0, "is here\n", "ready")
+
+
+LONG_LINES = """
+import logging, structlog
+from ostraka_shared.logs import configure_logs
+configure_logs("worker w3", {format!r})
+log = structlog.get_logger()
+def deeper(n):
+    return 1 / 0 if not n else deeper(n - 1) if n % 2 else (lambda: deeper(n - 1))()
+log.info("whole", text="x" * 700)
+log.warning("long", text="a" * 50_000 + "z", request="req_1")
+log.warning("wide", many=list(range(20_000)), request="req_2")
+log.warning("foreign", text="θ" * 800, other="θ" * 800, third="θ" * 800)
+try:
+    deeper(300)
+except ZeroDivisionError:
+    log.exception("deep")
+logging.getLogger("other").warning("l" * 50_000)
+for _ in range(500):
+    log.warning("long", text="a" * 50_000)
+print("is here")
+"""
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_a_line_of_any_length_is_written_whole_or_not_at_all_and_waits_for_nobody(log_format):
+    """The pipe is filled, with a rest of room that is less than a line."""
+    reader, writer = os.pipe()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", LONG_LINES.format(format=log_format)],
+            stdout=subprocess.PIPE,
+            stderr=writer,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        written = os.read(reader, 1 << 20)
+        flags = fcntl.fcntl(writer, fcntl.F_GETFL)
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert (done.returncode, done.stdout) == (0, "is here\n")
+    assert not flags & os.O_NONBLOCK, "it is its caller's too"
+    lines = written.splitlines(keepends=True)
+    if log_format == "json":
+        assert max(map(len, lines)) <= select.PIPE_BUF
+        events = {event["event"]: event for event in map(json.loads, lines)}
+        assert len(events["whole"]["text"]) == 700
+        assert events["long"]["text"].startswith("aaa")
+        assert (events["wide"]["is_cut"], events["wide"]["request"]) == (True, "req_2")
+        assert events["foreign"]["is_cut"]
+        assert events["deep"]["exception"].endswith("ZeroDivisionError: division by zero")
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+def test_a_socket_whose_reader_stands_still_stops_nobody(kind):
+    """As the journal's, which systemd gives a service for its standard error."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    with ours, theirs:
+        done = subprocess.run(
+            [sys.executable, "-c", LONG_LINES.format(format="json")],
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (0, "is here\n")
+        assert json.loads(ours.recv(1 << 16).splitlines()[0])["event"] == "whole"
 
 
 def test_this_process_was_left_alone():

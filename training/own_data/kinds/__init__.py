@@ -2,7 +2,18 @@
 
 from collections.abc import Callable, Iterator
 
-from training.own_data.kinds import absent, classes, figures, levels, mentions, negation, policy, rules, structured
+from training.own_data.kinds import (
+    absent,
+    classes,
+    figures,
+    levels,
+    mentions,
+    negation,
+    passages,
+    policy,
+    rules,
+    structured,
+)
 from training.own_data.scenario import Scenario
 
 Make = Callable[..., Iterator[Scenario]]
@@ -30,4 +41,6 @@ KINDS: dict[str, tuple[Make, int]] = {
     "tools": (structured.tools, 500),
     "records": (structured.records, 500),
     "rules": (rules.make, 400),
+    "answers": (passages.answers, 1200),
+    "harm": (passages.harm, 900),
 }
