@@ -8,6 +8,7 @@ from ostraka.children import Child
 from ostraka.gateway_child import GatewayChild
 from ostraka.generation import Generation
 from ostraka.spares import dismiss_spare
+from ostraka.stopping import WORKERS_LEAVE_S
 from ostraka_gateway.orders import Leave
 
 log = structlog.get_logger()
@@ -15,7 +16,7 @@ log = structlog.get_logger()
 
 class Departure:
     """A generation's end: its gateways answer what they hold and give their connections to their successors, while its
-    workers serve them; then these end. What is left after `ends` is killed."""
+    workers serve them; then these end, soon. What is left after `ends` is killed."""
 
     def __init__(self, generation: Generation, ends: float) -> None:
         self.generation = generation
@@ -43,6 +44,7 @@ class Departure:
         if not self.generation.has_gateway and not self._are_workers_told:
             self._are_workers_told = True
             end_workers(self.generation, signal.SIGTERM)
+            self.ends = min(self.ends, now + WORKERS_LEAVE_S)
         if now >= self.ends and not self.generation.is_gone:
             left = [child.name for child in self.generation.children if child.is_running]
             log.warning("generation_killed", generation=self.generation.number, still_running=left)

@@ -15,6 +15,7 @@ from ostraka.gateway_child import GatewayChild
 from ostraka.generation import Generation
 from ostraka.restarts import RestartPolicy
 from ostraka.serve_config import ServeConfig
+from ostraka.stopping import WORKERS_LEAVE_S
 from ostraka_gateway import auth
 from ostraka_gateway.config import ClusterConfig, GatewayConfig, RolloutConfig
 from ostraka_gateway.handover import SUFFIX
@@ -33,9 +34,6 @@ from ostraka_worker.config import WorkerConfig, ZygoteConfig
 
 GATEWAY_GRACE_SHARE = 0.8
 """Of the grace period: the workers leave after the gateway has, and need a moment too."""
-WORKERS_LEAVE_S = 2.5
-"""That moment, measured as 0.3 to 0.9 s on busy cores: the gateway's process ends, and each worker waits a little for
-work on its way; half a second more where a gateway stands still, and does not take its last words."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
     UP ──SIGTERM──► NOT_READY: /readyz says so, everything is answered ──not_ready_s──► GATEWAYS ──gone──► WORKERS
      └──SIGINT, SIGHUP: a terminal's, behind which nobody looks at readiness ──────────────┘
+    WORKERS ──WORKERS_LEAVE_S──► those that have not left are killed; nobody waits for them
     any signal clearly later than the first, or the grace period's end: what is left is killed
 
 The gateways drain first: they take nothing new and wait for their answers, which the workers still give.
@@ -13,6 +14,10 @@ from enum import Enum, auto
 SECOND_SIGNAL_S = 1.0
 """Supervisors and terminals signal a group and its leader, or pass on what the leader got already: within milliseconds.
 Who is told to wait and has had enough has taken longer to see it."""
+WORKERS_LEAVE_S = 2.5
+"""For the workers to leave once the gateways have, measured as 0.3 to 0.9 s on busy cores: each waits a little for work
+on its way; half a second more where a gateway stands still, and does not take its last words. Nobody waits for what
+they do then, so one that stands still is killed."""
 NEVER = float("inf")
 
 
@@ -24,11 +29,12 @@ class Phase(Enum):
 
 
 class Wish(Enum):
-    """What is to be done. `OVERDUE`: the same as `KILL`, for want of time."""
+    """What is to be done. `OVERDUE`: as `KILL`, for want of time. `KILL_WORKERS`: they hold nothing any more."""
 
     ANNOUNCE = auto()
     DRAIN_GATEWAYS = auto()
     DRAIN_WORKERS = auto()
+    KILL_WORKERS = auto()
     OVERDUE = auto()
     KILL = auto()
 
@@ -40,6 +46,7 @@ class Stopping:
         self._grace_s = grace_s
         self._not_ready_s = not_ready_s
         self._begun: float | None = None
+        self._grace_ends = NEVER
         self.phase = Phase.UP
         self.due = NEVER
 
@@ -65,10 +72,13 @@ class Stopping:
     def turn(self, now: float, *, has_gateway: bool) -> Wish | None:
         """`has_gateway`: one runs still. To be called until nothing is to be done."""
         if self.phase is Phase.GATEWAYS and not has_gateway:
-            self.phase = Phase.WORKERS
+            self.phase, self._grace_ends, self.due = Phase.WORKERS, self.due, min(self.due, now + WORKERS_LEAVE_S)
             return Wish.DRAIN_WORKERS
         if now < self.due:
             return None
+        if self.phase is Phase.WORKERS and now < self._grace_ends:
+            self.due = self._grace_ends
+            return Wish.KILL_WORKERS
         return self.drain(now) if self.phase is Phase.NOT_READY else self._kill(Wish.OVERDUE)
 
     def _kill(self, wish: Wish) -> Wish:

@@ -199,6 +199,10 @@ class Supervisor:
                     self._listener.shutdown(socket.SHUT_RDWR)
             case Wish.DRAIN_WORKERS:
                 end_workers(serving, signal.SIGTERM)
+            case Wish.KILL_WORKERS:
+                left = [child.name for child in self._succession.children if child.is_running]
+                log.warning("workers_killed", still_running=left)
+                end_workers(serving, signal.SIGKILL)
             case Wish.KILL:
                 log.warning("stopping_now", signal=told_by)
             case Wish.OVERDUE:

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from ostraka.stopping import SECOND_SIGNAL_S, Stopping, Wish
+from ostraka.stopping import SECOND_SIGNAL_S, WORKERS_LEAVE_S, Stopping, Wish
 
 NOW = 1000.0
 GRACE_S = 25.0
@@ -47,5 +47,14 @@ def test_one_thing_comes_after_the_other():
     assert stopping.turn(NOW + 6.0, has_gateway=True) is None
     assert stopping.turn(NOW + 7.0, has_gateway=False) is Wish.DRAIN_WORKERS
     assert stopping.turn(NOW + 8.0, has_gateway=False) is None
+    assert stopping.turn(NOW + 7.0 + WORKERS_LEAVE_S, has_gateway=False) is Wish.KILL_WORKERS
+    assert stopping.due == NOW + 5.0 + GRACE_S
     assert stopping.turn(stopping.due, has_gateway=False) is Wish.OVERDUE
     assert stopping.turn(NOW + 1000.0, has_gateway=False) is None
+
+
+def test_workers_have_no_more_than_what_is_left_of_the_grace_period():
+    stopping = Stopping(GRACE_S, 0.0)
+    stopping.drain(NOW)
+    assert stopping.turn(NOW + GRACE_S - 1.0, has_gateway=False) is Wish.DRAIN_WORKERS
+    assert stopping.turn(NOW + GRACE_S, has_gateway=False) is Wish.OVERDUE

@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from ostraka.signals import IGNORED
+from ostraka.stopping import WORKERS_LEAVE_S
 from tests.unit.deploy.supervised import GRACE_S, World, kill, quiet
 
 
@@ -157,12 +158,21 @@ def test_a_later_signal_ends_the_announcement_and_all_else(announcing):
 
 
 def test_the_grace_period_ends(world):
-    world.workers[1].obeys = False
+    world.gateway.obeys = False
     begun = world.clock.now
     assert world.run(quiet, signal.SIGTERM, *[quiet] * 40) == 1
     assert "grace_period_over" in world.events
-    assert world.journal[-2:] == ["w1 SIGKILL", "w1 reaped"]
+    assert [said for said in world.journal if said.startswith("gateway")][-2:] == ["gateway SIGKILL", "gateway reaped"]
     assert GRACE_S <= world.clock.now - begun <= GRACE_S + 2
+
+
+def test_a_worker_that_stands_still_once_the_gateways_have_left_is_killed_and_nothing_was_left_unanswered(world):
+    world.workers[1].obeys = False
+    begun = world.clock.now
+    assert world.run(quiet, signal.SIGTERM, *[quiet] * 40) == 0
+    assert "workers_killed" in world.events
+    assert world.journal[-1] == "w1 SIGKILL"
+    assert WORKERS_LEAVE_S <= world.clock.now - begun <= WORKERS_LEAVE_S + 2
 
 
 def test_a_signal_while_starting_drains(world):
