@@ -10,7 +10,7 @@ serve: $(VENV)/.installed        ## install, get and build the embedded model, s
 	$(BIN)/ostraka serve $(FLAGS)
 
 test: $(VENV)/.dev               ## the whole suite: unit, contract, integration, faults, the real model
-	$(PYTEST) -n 2 --dist loadgroup
+	$(PYTEST) -n 2 --dist loadgroup --hypothesis-profile=thorough
 
 check: lint                      ## the lints, and the unit tests
 	$(PYTEST) tests/unit tests/contract -q -n logical --maxprocesses 8 --dist loadgroup -p no:schemathesis

@@ -17,8 +17,10 @@ for name in [name for name in os.environ if name.startswith("OSTRAKA_")]:
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How long an example takes says something of the machine, nothing of the code.
-settings.register_profile("ostraka", deadline=None)
+# How long an example takes says something of the machine, nothing of the code. Other examples are tried each time, so
+# that many short runs try as many as one long one: `make test` takes the time (--hypothesis-profile=thorough).
+settings.register_profile("ostraka", deadline=None, max_examples=25)
+settings.register_profile("thorough", deadline=None, max_examples=75)
 settings.load_profile("ostraka")
 
 

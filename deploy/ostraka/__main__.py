@@ -3,9 +3,10 @@
 import sys
 
 from ostraka.interrupts import ending_at_once
-from ostraka.standard_streams import open_closed_ones
+from ostraka.standard_streams import escape_unknown, open_closed_ones
 
 open_closed_ones()
+escape_unknown()
 with ending_at_once():
     from ostraka.command import main
 

@@ -1,6 +1,7 @@
 """Where `ostraka decide` gets its answers: from a model in this process, or from a running server. Order is kept."""
 
 import http.client
+import re
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -27,6 +28,8 @@ TRIES = 6
 """Of one request to a server that is busy, restarting or away: about 30 s with the waits between."""
 FIRST_WAIT_S = 0.5
 RETRIED_STATUS = frozenset({408, 429, 502, 503, 504, 529})
+WAIT_MS = re.compile("[0-9]{1,7}", re.ASCII)
+"""Of `retry-after-ms`; something between may say what makes no sense, or hours."""
 REQUEST_TIMEOUT_S = 120.0
 WINDOW = 4
 """Requests begun for each one in flight: what is answered early waits here for its turn to be written."""
@@ -120,8 +123,7 @@ class Server:
                 begun.append(Future())
                 asked.put((body, begun[-1]))
                 if threads < self._concurrency:
-                    Thread(target=self._ask_each, args=(asked,), daemon=True).start()
-                    threads += 1
+                    threads += self._start_thread(asked, is_first=not threads)
                 if len(begun) >= WINDOW * self._concurrency:
                     yield begun.popleft().result()
             while begun:
@@ -131,6 +133,16 @@ class Server:
                 future.cancel()
             for _ in range(threads):
                 asked.put(None)
+
+    def _start_thread(self, asked: "SimpleQueue[tuple[bytes, Future[Outcome]] | None]", *, is_first: bool) -> bool:
+        """False where the system has no more: fewer do."""
+        try:
+            Thread(target=self._ask_each, args=(asked,), daemon=True).start()
+        except RuntimeError:
+            if is_first:
+                raise
+            return False
+        return True
 
     def _ask_each(self, asked: "SimpleQueue[tuple[bytes, Future[Outcome]] | None]") -> None:
         while one := asked.get():
@@ -166,9 +178,9 @@ class Server:
         connection.request("POST", f"{self._parts.path.rstrip('/')}/v1/systemone", body, self._headers)
         response = connection.getresponse()
         answer = response.read()
-        wait_ms = response.headers.get("retry-after-ms")
+        wait_ms = response.headers.get("retry-after-ms", "")
         self._mine.connection = connection
-        return response.status, answer, int(wait_ms) / 1000 if wait_ms else None
+        return response.status, answer, int(wait_ms) / 1000 if WAIT_MS.fullmatch(wait_ms) else None
 
     def _connect(self) -> http.client.HTTPConnection:
         host, port = self._parts.hostname or "", self._parts.port

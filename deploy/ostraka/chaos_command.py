@@ -6,6 +6,7 @@ import random
 from ostraka.chaos import FAULTS
 from ostraka.running_cluster import RunningCluster
 from ostraka_shared.errors import ConfigError
+from ostraka_shared.setting_sources import refuse_unused
 
 OF_WORKERS_ONLY = ("oom", "cut")
 """A gateway has clients' connections too, and it alone knows what it promised them."""
@@ -20,6 +21,8 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(values: argparse.Namespace) -> int:
     inject, default_s = FAULTS[values.fault]
+    if values.fault == "kill":
+        refuse_unused(values, "on kill, which is once and for all", "--seconds")
     seconds = default_s if values.seconds is None else values.seconds
     if not 0 <= seconds < float("inf"):
         raise ConfigError(f"--seconds must be at least 0, not {seconds}")

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from ostraka.interrupts import EXIT_INTERRUPTED, ending_at_once
 from ostraka_shared.errors import OstrakaError
 from ostraka_shared.options import build_parser
+from ostraka_shared.setting_sources import sources_named
 
 EXIT_FAILED = 1
 COMMANDS = {
@@ -59,7 +60,9 @@ def _call(name: str, arguments: list[str]) -> int:
         module = importlib.import_module(module_name)
     parser = build_parser(f"ostraka {name}", f"{description[0].upper()}{description[1:]}.")
     module.register(parser)
-    return int(module.run(parser.parse_args(arguments)))
+    values = parser.parse_args(arguments)
+    with sources_named(values):
+        return int(module.run(values))
 
 
 def _forget_service_port() -> None:

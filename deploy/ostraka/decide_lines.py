@@ -13,6 +13,7 @@ from ostraka.answerers import Answerer, Outcome
 from ostraka.decide_fates import Fate, read_fate
 from ostraka.decide_output import Kept, Output
 from ostraka_shared.errors import ConfigError
+from ostraka_worker.build.workspace import full_disk_named
 
 NOTHING = Kept(0, (), Counter())
 
@@ -20,6 +21,8 @@ NOTHING = Kept(0, (), Counter())
 def decide_lines(source: str, output: Path | None, find_answerer: Callable[[], Answerer]) -> int:
     """`output` may have the first lines' outcomes already. Exit code 1 if any line, old or new, is an error."""
     with ExitStack() as files:
+        if output:
+            files.enter_context(full_disk_named(output.parent))
         lines = files.enter_context(_open(source)) if source != "-" else sys.stdin.buffer
         total = _count_bodies(lines) if source != "-" and lines.seekable() else None
         sink = files.enter_context(closing(Output(output, total))) if output else None

@@ -10,29 +10,31 @@ import sys
 from pathlib import Path
 
 from ostraka.children import die_with
-from ostraka.interrupts import EXIT_INTERRUPTED
+from ostraka.interrupts import EXIT_INTERRUPTED, ending_in_order
 from ostraka_shared.errors import ConfigError, ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder
 from ostraka_shared.options import expand_user
+from ostraka_shared.setting_sources import flag_named
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, find_embedded
 
-EXIT_TERMINATED = 143
 
-
-def find_model(model: str | None, cache_dir: str, precision: str | None) -> ModelFolder:
-    """`precision`: None where nobody asked for one.
+def find_model(model: str | None, cache_dir: str, precision: str | None, flag: str = "--model") -> ModelFolder:
+    """`precision`: None where nobody asked for one. `flag`: what named the model.
 
     Raises ModelError; ConfigError where `model` has another precision than was asked for; SystemExit where a build
     failed and has said why in a line of its own.
     """
     if model:
-        return _of_precision(open_folder(expand_user(model)), precision)
-    place, precision = expand_user(cache_dir), precision or DEFAULT_PRECISION
-    if folder := find_embedded(place, precision):
-        return folder
+        with flag_named(flag):
+            folder = open_folder(expand_user(model))
+        return _of_precision(folder, precision)
+    with flag_named("--cache-dir"):
+        place, precision = expand_user(cache_dir), precision or DEFAULT_PRECISION
+    if found := find_embedded(place, precision):
+        return found
     _build(place, precision)
-    if folder := find_embedded(place, precision):
-        return folder
+    if found := find_embedded(place, precision):
+        return found
     raise ModelError(f"the embedded model was built in {place} and is not there: build it again")
 
 
@@ -49,11 +51,8 @@ def _of_precision(folder: ModelFolder, asked: str | None) -> ModelFolder:
 
 def _build(cache_dir: Path, precision: str) -> None:
     flags = ["--precision", precision, "--cache-dir", str(cache_dir)]
-    before = signal.signal(signal.SIGTERM, _end)
-    try:
+    with ending_in_order(signal.SIGTERM):
         code = _run([sys.executable, "-m", "ostraka", "model", "build", *flags])
-    finally:
-        signal.signal(signal.SIGTERM, before)
     if code < 0:
         raise ModelError(f"the build was ended by {signal.Signals(-code).name}: is there memory enough?")
     if code:
@@ -77,8 +76,3 @@ def _run(command: list[str]) -> int:
         building.send_signal(signal.SIGINT)
         building.wait()
         raise
-
-
-def _end(_number: int, _frame: object) -> None:
-    """Not left to the default, which a container's first process does not have."""
-    raise SystemExit(EXIT_TERMINATED)

@@ -19,6 +19,7 @@ from ostraka.evaluation.report import Report, build_comparison, build_report
 from ostraka.evaluation.tables import describe_comparison, describe_report
 from ostraka_shared.errors import ConfigError
 from ostraka_worker.build.catalog import DEFAULT_PRECISION
+from ostraka_worker.build.workspace import full_disk_named
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +50,7 @@ def run(values: argparse.Namespace) -> int:
     examples = list(read_examples(values.data, values.by, bad.add))
     if not examples:
         raise ConfigError("no labelled example to ask: docs/eval.md has their form")
-    answerers = {_name(values): find_answerer(values)}
+    answerers = {_name(values): find_answerer(values, values.compare)}
     if values.compare:
         answerers[_distinct(values.compare, answerers)] = find_other_answerer(values.compare, values)
     told = {name: _ask(name, answerer, examples, bad) for name, answerer in answerers.items()}
@@ -115,9 +116,10 @@ def _write_files(
     }
     text = json.dumps(whole, ensure_ascii=False, indent=1, allow_nan=False)
     if values.json == "-":
-        print(text)
+        sys.stdout.buffer.write(text.encode() + b"\n")  # JSON is UTF-8, whatever the terminal's is
     else:
-        Path(values.json).write_text(text + "\n", encoding="utf-8")
+        with full_disk_named(Path(values.json).parent):
+            Path(values.json).write_text(text + "\n", encoding="utf-8")
 
 
 def _check_writable(target: Path) -> None:

@@ -1,4 +1,4 @@
-"""What Ctrl-C does to a command: its exit code, and how it ends while modules are imported."""
+"""What Ctrl-C and its like do to a command: its exit code, how it ends while modules are imported, and in order."""
 
 import contextlib
 import signal
@@ -22,3 +22,21 @@ def ending_at_once() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def ending_in_order(*numbers: signal.Signals) -> Iterator[None]:
+    """Within, these signals raise SystemExit, as Ctrl-C raises KeyboardInterrupt: what is half-made is put away. (The
+    system would not end a container's first process of them at all.) What is ignored, or somebody's, is left alone."""
+    ours = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)

@@ -1,6 +1,7 @@
 """`ostraka model build|list|verify|tune`: what a person does with model folders."""
 
 import argparse
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +10,13 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ostraka import tune_command
-from ostraka.interrupts import EXIT_INTERRUPTED
-from ostraka.model_options import add_cache_dir, flag_name, folder_name
+from ostraka.interrupts import EXIT_INTERRUPTED, ending_in_order
+from ostraka.model_options import add_cache_dir, find_cache_dir, flag_name, folder_name
 from ostraka_shared.errors import ConfigError, EngineFailed, ModelDamaged, ModelError
 from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
-from ostraka_shared.options import expand_user
+from ostraka_shared.setting_sources import refuse_unused
 from ostraka_worker.build.adapter_file import read_adapter
-from ostraka_worker.build.builder import FORMS, Form, build_adapted, build_embedded, build_source
+from ostraka_worker.build.builder import FORMS, Form, build_adapted, build_embedded, build_source, refuse_other
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, EMBEDDED_NAME, PRECISIONS, model_path
 from ostraka_worker.build.progress import for_stderr
 from ostraka_worker.engine import Line
@@ -39,7 +40,8 @@ def register(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     commands = {"build": _build, "list": _list, "verify": _verify, "tune": tune_command.run}
     try:
-        return commands[args.model_command](args)
+        with ending_in_order(signal.SIGTERM, signal.SIGHUP):
+            return commands[args.model_command](args)
     except KeyboardInterrupt:
         sys.stderr.write("ostraka: interrupted; nothing half-made was kept\n")
         return EXIT_INTERRUPTED
@@ -59,8 +61,7 @@ def _register_build(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--form",
         choices=FORMS,
-        default=DEFAULT_FORM,
-        help="evidence: SOURCE was tuned to decide, and answers 0 or 1; yes-no: it was not; default: %(default)s",
+        help=f"evidence: SOURCE was tuned to decide, and answers 0 or 1; yes-no: it was not; default: {DEFAULT_FORM}",
     )
     parser.add_argument(
         "--answers",
@@ -78,9 +79,13 @@ def _register_build(parser: argparse.ArgumentParser) -> None:
 
 
 def _build(args: argparse.Namespace) -> int:
-    if (args.answers or args.form != DEFAULT_FORM) and (args.adapter or not args.source):
+    if (args.answers or args.form) and (args.adapter or not args.source):
         raise ConfigError("--form and --answers need a SOURCE, and no --adapter: how other models are asked is fixed")
-    cache_dir = expand_user(args.cache_dir)
+    if args.source and args.output:
+        refuse_unused(args, "with a SOURCE and --output", "--cache-dir")
+    if args.answers:
+        refuse_unused(args, "beside --answers", "--form")
+    cache_dir = find_cache_dir(args)
     try:
         print((_build_adapted if args.adapter else _build_plain)(args, cache_dir).path)
     except OSError as bad:
@@ -101,7 +106,7 @@ def _build_plain(args: argparse.Namespace, cache_dir: Path) -> ModelFolder:
     target = _target(args, cache_dir, name)
     if not args.source:
         return build_embedded(cache_dir, target, args.precision, for_stderr(), name)
-    form = Form(*args.answers) if args.answers else FORMS[args.form]
+    form = Form(*args.answers) if args.answers else FORMS[args.form or DEFAULT_FORM]
     return build_source(args.source, target, name, args.precision, form, for_stderr())
 
 
@@ -115,11 +120,14 @@ def _build_adapted(args: argparse.Namespace, cache_dir: Path) -> ModelFolder:
 
 
 def _target(args: argparse.Namespace, cache_dir: Path, name: str) -> Path:
-    return args.output or model_path(cache_dir, name, args.precision)
+    """Refused before anything is read, if it is no place for a model."""
+    target: Path = args.output or model_path(cache_dir, name, args.precision)
+    refuse_other(target)
+    return target
 
 
 def _list(args: argparse.Namespace) -> int:
-    lines = list(_described(expand_user(args.cache_dir) / "models"))
+    lines = list(_described(find_cache_dir(args) / "models"))
     for line in lines:
         print(line)
     if not lines:
@@ -140,8 +148,9 @@ def _described(models: Path) -> Iterator[str]:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    default = model_path(expand_user(args.cache_dir), EMBEDDED_NAME, DEFAULT_PRECISION)
-    folder = open_folder(args.folder or default)
+    if args.folder:
+        refuse_unused(args, "with a DIR", "--cache-dir")
+    folder = open_folder(args.folder or model_path(find_cache_dir(args), EMBEDDED_NAME, DEFAULT_PRECISION))
     progress = for_stderr()
     progress.begin(f"hashing {folder.path}", _size_bytes(folder), "B")
     try:

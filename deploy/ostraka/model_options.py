@@ -6,14 +6,28 @@ import re
 from pathlib import Path
 
 from ostraka_shared.errors import ConfigError
+from ostraka_shared.options import expand_user
+from ostraka_shared.setting_sources import flag_named
 
 DEFAULT_CACHE_DIR = Path("~/.cache/ostraka")
 
 
 def add_cache_dir(parser: argparse.ArgumentParser) -> None:
-    default = Path(os.environ.get("OSTRAKA_CACHE_DIR") or DEFAULT_CACHE_DIR)
     help_text = f"downloads and models; default: $OSTRAKA_CACHE_DIR or {DEFAULT_CACHE_DIR}"
-    parser.add_argument("--cache-dir", type=Path, default=default, metavar="DIR", help=help_text)
+    parser.add_argument("--cache-dir", type=Path, metavar="DIR", help=help_text)
+
+
+def find_cache_dir(values: argparse.Namespace) -> Path:
+    """Raises ConfigError where its `~` is nobody's."""
+    with flag_named("--cache-dir (or OSTRAKA_CACHE_DIR)"):
+        return expand_user(values.cache_dir or os.environ.get("OSTRAKA_CACHE_DIR") or DEFAULT_CACHE_DIR)
+
+
+def check_threads(threads: int) -> None:
+    """Raises ConfigError: more threads than cores wait for each other, and thousands for ever."""
+    cores = len(os.sched_getaffinity(0))
+    if not 1 <= threads <= cores:
+        raise ConfigError(f"--threads must be from 1 to {cores}, the cores that this process may use, not {threads}")
 
 
 def folder_name(text: str) -> str:

@@ -17,10 +17,12 @@ from ostraka.running_cluster import RunningCluster
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.model_folder import open_folder, verify_folder
 from ostraka_shared.options import add_options, expand_user, read_settings
+from ostraka_shared.setting_sources import refuse_unused
 
 EXIT_ABORTED = 1
 FIGURES = ("requests", "mean_difference", "largest_difference", "flips", "errors", "unanswered", "latency_ratio")
 """Of the summary, what fits on a line."""
+OF_COMPARING = ("--share", "--shadow-s", "--when-quiet", "--max-difference", "--max-flips")
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +33,8 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(values: argparse.Namespace) -> int:
     plan = read_settings(RolloutPlan, values)
+    if not plan.requests:
+        refuse_unused(values, "with --requests 0: nothing is compared", *OF_COMPARING)
     model = None
     if values.model is not None:
         model = expand_user(values.model).absolute()

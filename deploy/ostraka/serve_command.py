@@ -34,6 +34,7 @@ from ostraka_shared.errors import ConfigError
 from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import ModelFolder, verify_folder
 from ostraka_shared.options import add_options, build_parser, expand_user, read_settings
+from ostraka_shared.setting_sources import flag_named, refuse_unused, sources_named
 
 log = structlog.get_logger()
 
@@ -49,6 +50,7 @@ def run(values: argparse.Namespace) -> int:
     """Raises OstrakaError for whatever stands in the way."""
     configure_logs("supervisor", values.log_format, values.log_level)
     config = read_settings(ServeConfig, values)
+    _refuse_unused(values, config)
     machine = read_machine()
     layout = _plan_layout(machine, config)
     keys = auth.load_keys(os.environ, config.http.api_keys_file)
@@ -74,6 +76,17 @@ def run(values: argparse.Namespace) -> int:
             rolling = Rolling(desk, succession, prepare, config.stop.grace_s)
             ground = Ground(run_dir, desk, succession)
             return Supervisor(succession, rolling, listener, config.stop, recycling, ground).run(signals)
+
+
+def _refuse_unused(values: argparse.Namespace, config: ServeConfig) -> None:
+    if config.model:
+        refuse_unused(values, "beside --model: nothing is built", "--cache-dir")
+    if config.processes.cores_per_worker > 1 and config.processes.worker_start == "fork":
+        refuse_unused(values, "fork with several --cores-per-worker: each loads its own", "--worker-start")
+    if not config.cache.state_cache:
+        refuse_unused(values, "with --state-cache 0", "--state-cache-tokens")
+    if config.http.compat == "jevos":
+        refuse_unused(values, "with --compat jevos, whose counts are jev's", "--choice-options", "--score-levels")
 
 
 def _plan_layout(machine: Machine, config: ServeConfig) -> CoreLayout:
@@ -116,7 +129,8 @@ def _describe_refusal(bad: OSError) -> str:
 def private_run_dir(asked: str | None) -> Iterator[Path]:
     """A fresh folder is ours to remove; one that was asked for stays."""
     if asked is not None:
-        folder = expand_user(asked).absolute()
+        with flag_named("--run-dir"):
+            folder = expand_user(asked).absolute()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as bad:
@@ -156,21 +170,29 @@ def _prepare_next(config: ServeConfig, machine: Machine, listener: socket.socket
     arguments = sys.argv[2:]
 
     def prepare(folder: ModelFolder, number: int) -> Generation:
-        again = _read_again(arguments, config)
-        layout = _plan_layout(machine, again)
-        auth.load_keys(os.environ, again.http.api_keys_file)  # what is wrong with them is said now
-        allow_open_files(again.http.connections, len(layout.workers), again.processes.gateways)
-        return next_generation(number, again, folder, layout, listener, run_dir / str(number))
+        values = _parse_again(arguments)
+        with sources_named(values):
+            again = _read_again(values, config)
+            layout = _plan_layout(machine, again)
+            auth.load_keys(os.environ, again.http.api_keys_file)  # what is wrong with them is said now
+            allow_open_files(again.http.connections, len(layout.workers), again.processes.gateways)
+            return next_generation(number, again, folder, layout, listener, run_dir / str(number))
 
     return prepare
 
 
-def _read_again(arguments: list[str], before: ServeConfig) -> ServeConfig:
-    """The settings as they are now, less what cannot change while this process runs. Raises ConfigError."""
+def _parse_again(arguments: list[str]) -> argparse.Namespace:
+    """With variables and the config file as they are now. Raises ConfigError."""
     parser = build_parser("ostraka serve", "Run a gateway and its workers on this machine.")
     register(parser)
     try:
-        now = read_settings(ServeConfig, parser.parse_args(arguments))
+        values: argparse.Namespace = parser.parse_args(arguments)
     except SystemExit:
         raise ConfigError("the server's settings cannot be read any more: its log says why") from None
+    return values
+
+
+def _read_again(values: argparse.Namespace, before: ServeConfig) -> ServeConfig:
+    """Less what cannot change while this process runs. Raises ConfigError."""
+    now = read_settings(ServeConfig, values)
     return replace(now, host=before.host, port=before.port, run_dir=before.run_dir, stop=before.stop)

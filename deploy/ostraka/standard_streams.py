@@ -1,5 +1,6 @@
-"""Standard input, output and error, where whoever started this process has closed them."""
+"""Standard input, output and error, where whoever started this process has closed them, or can show few characters."""
 
+import io
 import os
 import sys
 
@@ -15,3 +16,10 @@ def open_closed_ones() -> None:
     sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115  by its number, for good
     sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+
+
+def escape_unknown() -> None:
+    """What a terminal's encoding does not have is written as an escape, as Python does on standard error: the name of a
+    file may be of any bytes."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 from ostraka.interrupts import EXIT_INTERRUPTED
-from ostraka.model_options import add_cache_dir, flag_name, folder_name
+from ostraka.model_options import add_cache_dir, check_threads, find_cache_dir, flag_name, folder_name
 from ostraka.tuning.settings import WORK_SUFFIX, TuneSettings
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.options import expand_user
+from ostraka_shared.setting_sources import refuse_unused
 from ostraka_worker.build.catalog import DEFAULT_PRECISION, PRECISIONS
 
 DEFAULT_EPOCHS = 3.0
@@ -59,7 +60,10 @@ def run(values: argparse.Namespace) -> int:
 
 def read_settings(values: argparse.Namespace) -> TuneSettings:
     """Raises ConfigError."""
+    if values.source:
+        refuse_unused(values, "beside --source: nothing is fetched", "--cache-dir")
     output = expand_user(values.output)
+    check_threads(values.threads)
     has_no_end = values.epochs is None and values.minutes is None
     try:
         return TuneSettings(
@@ -67,7 +71,7 @@ def read_settings(values: argparse.Namespace) -> TuneSettings:
             output=output,
             name=values.name or folder_name(output.resolve().name),
             precision=values.precision,
-            cache_dir=expand_user(values.cache_dir),
+            cache_dir=find_cache_dir(values),
             source=values.source,
             adapter=values.adapter,
             epochs=DEFAULT_EPOCHS if has_no_end else values.epochs,

@@ -1,12 +1,15 @@
-"""What a request may take to arrive: how much before its body, and how long in all."""
+"""What a request may take to arrive: how much before its body, what of it once only, and how long in all."""
 
 import asyncio
 from collections.abc import Callable
 
-from ostraka_shared.errors import HeadersTooLarge
+from ostraka_shared.errors import HeadersTooLarge, RequestError, Unreadable
 
+HEADER_MARKS = len(": \r\n")
 HEAD_BYTES_MAX = 64 * 1024
 """Of path and headers; most servers take 8 to 64 kB."""
+ONCE_ONLY = frozenset({b"host", b"authorization"})
+"""Two of them would be one for the proxy in front, which routes or lets in by it, and another for us."""
 
 
 class RequestHead:
@@ -16,10 +19,14 @@ class RequestHead:
     def __init__(self) -> None:
         self.is_open = False
         self._bytes = self._unfinished_bytes = 0
+        self._seen: set[bytes] = set()
+        self._twice: str | None = None
 
     def begin(self) -> None:
         self.is_open = True
         self._bytes = self._unfinished_bytes = 0
+        self._seen.clear()
+        self._twice = None
 
     def end(self) -> None:
         self.is_open = False
@@ -29,6 +36,24 @@ class RequestHead:
         self._bytes += size
         if self._bytes > HEAD_BYTES_MAX:
             raise headers_too_large()
+
+    def count_header(self, name: bytes, value: bytes) -> None:
+        """Raises HeadersTooLarge or Unreadable, which stop the parser."""
+        self.count(len(name) + len(value) + HEADER_MARKS)
+        if (known := name.lower()) in ONCE_ONLY:
+            if known in self._seen:
+                self._twice = known.decode()
+                raise self.fault
+            self._seen.add(known)
+
+    @property
+    def fault(self) -> RequestError:
+        """Of a head that the parser stopped at."""
+        if self.is_too_large:
+            return headers_too_large()
+        if self._twice:
+            return Unreadable(f"a request should have one {self._twice} header, not several")
+        return Unreadable("this is not HTTP/1.1 as this server reads it")
 
     def count_unfinished(self, size: int) -> None:
         self._unfinished_bytes += size

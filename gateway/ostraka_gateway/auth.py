@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ostraka_shared.errors import ConfigError, Unauthenticated
 from ostraka_shared.options import expand_user
+from ostraka_shared.setting_sources import flag_named
 
 ONE_KEY_VARIABLE = "JEV_API_KEY"
 KEYS_VARIABLE = "OSTRAKA_API_KEYS"
@@ -61,12 +62,8 @@ def load_keys(environment: Mapping[str, str], file: str | None) -> Keys:
         for number, entry in enumerate(several.split(","), 1):
             keys.add(entry.strip(), f"entry {number} of {KEYS_VARIABLE}")
     if file is not None:
-        path, before = expand_user(file), len(keys.found)
-        for number, line in enumerate(_read_private(path).splitlines(), 1):
-            if line.strip() and not line.strip().startswith("#"):
-                keys.add(line.strip(), f"line {number} of {path}")
-        if len(keys.found) == before:
-            raise ConfigError(f"{path} holds no key: write one into it, or leave the file out")
+        with flag_named("--api-keys-file"):
+            keys.add_file(expand_user(file))
     return Keys(tuple(keys.found))
 
 
@@ -74,6 +71,14 @@ class _Reader:
     def __init__(self) -> None:
         self.found: list[tuple[str, bytes]] = []
         self._bare_count = 0
+
+    def add_file(self, path: Path) -> None:
+        before = len(self.found)
+        for number, line in enumerate(_read_private(path).splitlines(), 1):
+            if line.strip() and not line.strip().startswith("#"):
+                self.add(line.strip(), f"line {number} of {path}")
+        if len(self.found) == before:
+            raise ConfigError(f"{path} holds no key: write one into it, or leave the file out")
 
     def add(self, entry: str, place: str) -> None:
         name, colon, key = entry.partition(":")

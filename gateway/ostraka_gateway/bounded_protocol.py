@@ -12,9 +12,7 @@ from ostraka_gateway.arrival import ArrivalTimer, RequestHead, headers_too_large
 from ostraka_gateway.open_files import CROWDED_CONNECTIONS
 from ostraka_gateway.plain_protocol import PlainProtocol
 from ostraka_gateway.problems import from_error
-from ostraka_shared.errors import OstrakaError, RequestTooSlow, Unreadable
-
-HEADER_MARKS = len(": \r\n")
+from ostraka_shared.errors import OstrakaError, RequestTooSlow
 
 
 class BoundedProtocol(PlainProtocol):
@@ -67,7 +65,7 @@ class BoundedProtocol(PlainProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._head.count(len(name) + len(value) + HEADER_MARKS)
+        self._head.count_header(name, value)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -82,10 +80,7 @@ class BoundedProtocol(PlainProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  uvicorn's, in plain text
-        if self._head.is_too_large:
-            self._refuse(headers_too_large())
-        else:
-            self._refuse(Unreadable("this is not HTTP/1.1 as this server reads it"))
+        self._refuse(self._head.fault)
 
     def _on_late(self) -> None:
         if self.transport.is_closing():

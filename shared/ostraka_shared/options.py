@@ -13,7 +13,7 @@ from typing import Any, TypeGuard, TypeVar, get_args, get_origin, get_type_hints
 import configargparse
 
 from ostraka_shared.errors import ConfigError
-from ostraka_shared.setting_sources import PREFIX, TABLE, ConfigFile, Parser
+from ostraka_shared.setting_sources import PREFIX, TABLE, ConfigFile, Parser, sources_named
 
 Settings = TypeVar("Settings")
 
@@ -68,16 +68,11 @@ def add_options(parser: configargparse.ArgumentParser, settings: type[Any]) -> N
 def read_settings(settings: type[Settings], values: Namespace) -> Settings:
     """Raises ConfigError where the dataclass's own __post_init__ refuses a value with ValueError."""
     hints = get_type_hints(settings)
-    try:
-        return settings(**{each.name: _read(each.name, hints[each.name], values) for each in fields(settings)})  # type: ignore[arg-type]
-    except ValueError as bad:
-        raise ConfigError(_with_source(str(bad), values)) from bad
-
-
-def _with_source(said: str, values: Namespace) -> str:
-    """Of a message that begins with a flag which nobody typed: also the variable, or the file."""
-    source = getattr(values, "setting_sources", {}).get(said.partition(" ")[0])
-    return f"{said} ({source})" if source else said
+    with sources_named(values):
+        try:
+            return settings(**{each.name: _read(each.name, hints[each.name], values) for each in fields(settings)})  # type: ignore[arg-type]
+        except ValueError as bad:
+            raise ConfigError(str(bad)) from bad
 
 
 def _read(name: str, hint: Any, values: Namespace) -> Any:

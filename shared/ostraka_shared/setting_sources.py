@@ -3,12 +3,17 @@ that Kubernetes has set, a line of the config file outside of our table."""
 
 import difflib
 import io
+import re
 import sys
 import tomllib
 from argparse import Namespace, _SubParsersAction
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import configargparse
+
+from ostraka_shared.errors import ConfigError, OstrakaError
 
 PREFIX = "OSTRAKA_"
 TABLE = "ostraka"
@@ -18,11 +23,12 @@ class Parser(configargparse.ArgumentParser):  # type: ignore[misc]
     """A mistake is one line, which says where the wrong value came from."""
 
     def parse_args(self, args: Any = None, namespace: Any = None, **more: Any) -> Namespace:
-        """The result's `setting_sources` are those of `sources`."""
+        """The result's `setting_sources` are those of `sources`, its `typed_flags` those of the command line itself."""
         found, unknown = self.parse_known_args(args, namespace, **more)
         if unknown:
             self.error(self._describe_unknown(unknown))
         found.setting_sources = self.sources
+        found.typed_flags = _typed_flags(sys.argv[1:] if args is None else args)
         return found  # type: ignore[no-any-return]
 
     def parse_known_args(self, *args: Any, **more: Any) -> Any:
@@ -58,6 +64,48 @@ class Parser(configargparse.ArgumentParser):  # type: ignore[misc]
             said = f"{self.sources[flag]}: there is no such setting"
         dashes = "" if flag in self.sources else "--"
         return said + (f"; did you mean {dashes}{near[0].removeprefix('--')}?" if near else "")
+
+
+def _typed_flags(arguments: Sequence[str]) -> frozenset[str]:
+    """Before a lone `--`, after which all are what they look like."""
+    flags = [*arguments, "--"]
+    return frozenset(each.partition("=")[0] for each in flags[: flags.index("--")] if each.startswith("--"))
+
+
+@contextmanager
+def sources_named(values: Namespace) -> Iterator[None]:
+    """An error of ours in the block says of each flag that it names which variable or line of a file gave it."""
+    try:
+        yield
+    except OstrakaError as bad:
+        bad.args = (_name_sources(str(bad), values),)
+        raise
+
+
+@contextmanager
+def flag_named(flag: str) -> Iterator[None]:
+    """An error of ours in the block begins with the flag whose value is at fault."""
+    try:
+        yield
+    except OstrakaError as bad:
+        bad.args = (f"{flag}: {bad}",)
+        raise
+
+
+def _name_sources(said: str, values: Namespace) -> str:
+    """Once: what is named already is not named again."""
+    sources: dict[str, str] = getattr(values, "setting_sources", {})
+    named = [flag for flag in dict.fromkeys(re.findall(r"--[a-z-]+", said)) if flag in sources]
+    told = "; ".join(f"{flag}: {sources[flag]}" for flag in named if sources[flag] not in said)
+    return f"{said} ({told})" if told else said
+
+
+def refuse_unused(values: Namespace, why: str, *flags: str) -> None:
+    """Raises ConfigError for what somebody typed and nothing reads. A variable or a line of a file is for every
+    command, and one that has no use for it leaves it alone."""
+    for flag in flags:
+        if flag in getattr(values, "typed_flags", ()):
+            raise ConfigError(f"{flag} has no effect {why}: leave it out")
 
 
 def _flags_of(parser: Any) -> list[str]:

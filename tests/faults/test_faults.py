@@ -188,7 +188,7 @@ def test_a_missing_or_altered_model_is_one_clear_line(fake_model, tmp_path: Path
     code, lines = serve_until_it_ends(f"--model={tmp_path / 'nowhere'}")
     assert (code, lines) == (
         1,
-        [f"ostraka: no model folder at {tmp_path / 'nowhere'}: build one with `ostraka model build`\n"],
+        [f"ostraka: --model: no model folder at {tmp_path / 'nowhere'}: build one with `ostraka model build`\n"],
     )
     with fake_model.tokenizer.open("ab") as file:
         file.write(b" ")

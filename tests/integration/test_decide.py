@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ostraka.command import main
 from ostraka_shared.model_folder import ModelFolder
 from tests.cluster import Cluster, wait_for
 
@@ -113,7 +114,7 @@ def test_lines_from_stdin_to_stdout(fake_model: ModelFolder) -> None:
     assert (done.returncode, len(done.stdout.splitlines()), done.stderr) == (0, 2, b"")
 
 
-def test_what_cannot_work_is_one_clear_line(tmp_path: Path, requests: Path) -> None:
+def test_what_cannot_work_is_one_clear_line(tmp_path: Path, requests: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cases = {
         (tmp_path / "none.jsonl",): f"{tmp_path / 'none.jsonl'}: No such file or directory",
         (requests, "--resume"): "--resume goes on with a file of lines: give --output too",
@@ -124,12 +125,15 @@ def test_what_cannot_work_is_one_clear_line(tmp_path: Path, requests: Path) -> N
             requests,
             "--server=http://me:secret@h",
         ): "--server has a user or a password in it: a key is given as JEV_API_KEY",
-        (requests, "--cache-dir=~nobody-here"): "~nobody-here names no folder: Could not determine home directory.",
-        (requests, "--concurrency=0"): "--concurrency must be at least 1, not 0",
+        (
+            requests,
+            "--cache-dir=~nobody-here",
+        ): "--cache-dir: ~nobody-here names no folder: Could not determine home directory.",
+        (requests, "--server=http://127.0.0.1:9", "--concurrency=0"): "--concurrency must be at least 1, not 0",
     }
     for arguments, line in cases.items():
-        done = decide(*arguments)
-        assert (done.returncode, done.stderr.decode()) == (1, f"ostraka: {line}\n")
+        code = main(["decide", *map(str, arguments)])
+        assert (code, capsys.readouterr().err) == (1, f"ostraka: {line}\n")
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,12 @@ def bench_of(model: ModelFolder, folder: Path) -> Iterator[Bench]:
 
 
 @pytest.fixture
+def fake_model(tmp_path: Path) -> ModelFolder:
+    """Each test's own: some change its files."""
+    return make_fake_model(tmp_path / "model")
+
+
+@pytest.fixture
 def bench(fake_model: ModelFolder, tmp_path: Path) -> Iterator[Bench]:
     yield from bench_of(fake_model, tmp_path)
 

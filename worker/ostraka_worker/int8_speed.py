@@ -1,5 +1,5 @@
 """Whether the installed runtime multiplies int8 as fast as this CPU can. One that does not use the CPU's instructions
-answers the same, only slowly, and nobody would know."""
+answers the same, only slowly, and nobody would know. For models whose products are the runtime's: see kernels."""
 
 import base64
 import time

@@ -8,6 +8,7 @@ from ostraka_shared.errors import ModelDamaged
 from ostraka_shared.model_folder import FileStates, ModelFolder, file_states, verify_folder
 from ostraka_worker.engine import Engine, Line
 from ostraka_worker.engines import load_engine
+from ostraka_worker.kernels import best_graph, multiplies
 
 PROOF_TOKENS = 2
 """Of the call that shows a fork to compute as its original did: every weight is used, and it takes one short call's
@@ -50,7 +51,8 @@ def load_verified(folder: ModelFolder, threads: int) -> Loaded:
     verify_folder(folder)
     loaded = Loaded(folder, load_engine(folder, threads), files)
     loaded.check_files()
-    if folder.spec.precision == "int8" and folder.spec.engine == "onnx":
+    is_int8 = folder.spec.precision == "int8" and folder.spec.engine == "onnx"
+    if is_int8 and not multiplies(best_graph(folder.graph)):
         from ostraka_worker.int8_speed import warn_if_slow  # noqa: PLC0415  it brings the runtime
 
         warn_if_slow(loaded.engine.version)

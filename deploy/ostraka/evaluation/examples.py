@@ -77,6 +77,9 @@ def parse_example(line: bytes, place: str, group_by: str = "source") -> Example:
     """Raises BadExample."""
     try:
         fields = json.loads(line)
+        json.dumps(fields, ensure_ascii=False).encode()
+    except UnicodeEncodeError as bad:  # half of a character, such as no server and no tokenizer takes
+        raise BadExample(f"not Unicode: {bad}") from bad
     except (ValueError, RecursionError) as bad:
         raise BadExample(f"not JSON: {bad}") from bad
     if not isinstance(fields, dict):

@@ -27,7 +27,9 @@ from ostraka.tuning.settings import TuneSettings
 from ostraka.tuning.start import Start, Wanted, open_start
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.model_folder import hash_file
+from ostraka_worker.build.builder import refuse_other
 from ostraka_worker.build.progress import for_stderr
+from ostraka_worker.build.workspace import full_disk_named
 
 MOST_TOKENS = 1024
 """Of an example, its prompts together: past it, attention's memory in training is gigabytes."""
@@ -52,10 +54,11 @@ def tune(settings: TuneSettings) -> bool | None:
         held_out = _held_out(encoder.encode_usable(held, MOST_TOKENS, bad.add), usable)
         dtype = best_dtype(Path("/proc/cpuinfo").read_text(encoding="utf-8"))
         network = Network(start.checkpoint, start.config, start.parameters, dtype)
-    place, is_whole = _learn(settings, start, encoder, usable, held_out, network)
-    if not is_whole:
-        return None
-    finish(Outcome(settings, wanted, start, network, held_out, place), for_stderr())
+    with full_disk_named(settings.work):
+        place, is_whole = _learn(settings, start, encoder, usable, held_out, network)
+        if not is_whole:
+            return None
+        finish(Outcome(settings, wanted, start, network, held_out, place), for_stderr())
     if bad.all:
         print(f"ostraka: {len(bad.all)} lines could not be used", file=sys.stderr)
     return not bad.all
@@ -109,15 +112,17 @@ def _place(settings: TuneSettings, start: Start) -> tuple[Place, Mapping[str, An
 
 def _open_work(settings: TuneSettings) -> None:
     """Now, and not after hours of learning."""
+    refuse_other(settings.output)
     work = settings.work
     if settings.resume:
         if not (work / PLACE_FILE).is_file():
             raise ConfigError(f"there is nothing to go on with in {work}: leave --resume out")
-    elif (work / LOG_FILE).exists():
+    elif (work / PLACE_FILE).exists() or any(work.glob("*.safetensors")):
         raise ConfigError(f"{work} has a tuning already: --resume goes on with it, or remove it to begin again")
     try:
         work.mkdir(parents=True, exist_ok=True)
-        (work / LOG_FILE).touch()
+        if not settings.resume:  # one that ended before its first saving may have left some
+            (work / LOG_FILE).write_bytes(b"")
     except OSError as bad:
         raise ConfigError(f"{work} cannot be written: {bad.strerror}") from bad
 

@@ -33,8 +33,11 @@ class Place:
 def keep(path: Path, tensors: Mapping[str, Tensor], place: Place) -> None:
     """The file there before is there until this one is whole."""
     unfinished = path.with_name(f".{path.name}.unfinished")
-    write_file(unfinished, tensors, {_PLACE: json.dumps(asdict(place))})
-    unfinished.replace(path)
+    try:
+        write_file(unfinished, tensors, {_PLACE: json.dumps(asdict(place))})
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def read_kept(path: Path, asked: Mapping[str, Any]) -> tuple[dict[str, Tensor], Place]:

@@ -1,6 +1,7 @@
 """Files of requests: which lines are asked again by --resume, and that the output is whole whenever a run ends."""
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from ostraka.answerers import Outcome
 from ostraka.decide_fates import Fate, as_outcome, error_line, read_fate
 from ostraka.decide_lines import decide_lines
+from ostraka_shared.errors import OutOfSpace
 
 AWAY = error_line("unreachable", "away")
 REFUSED = b'{"detail":[{"loc":["body"],"msg":"no","type":"value_error"}]}'
@@ -86,6 +88,19 @@ def test_a_run_that_ends_while_it_asks_again_loses_nothing(files, dies_after):
     assert files[1].read_bytes().splitlines() == [answered(body) for body in (b"a", b"b", b"c", b"d")]
 
 
+def test_a_full_disk_is_named_and_the_run_can_go_on(files):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(answered(b"a")) + 5, before[1]))
+    try:
+        with pytest.raises(OutOfSpace, match=f"the disk of {files[1].parent} is full"):
+            decide(files, Script())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    again = Script()
+    assert (decide(files, again), again.asked) == (0, [b"b", b"c", b"d"])
+    assert files[1].read_bytes().splitlines() == [answered(body) for body in (b"a", b"b", b"c", b"d")]
+
+
 def test_a_journal_with_a_line_cut_short_or_put_in_already_changes_nothing_else(files):
     files[1].write_bytes(answered(b"a") + b"\n" + AWAY + b"\n" + AWAY + b"\n")
     journal = files[1].with_name("answers.jsonl.again")
@@ -131,3 +146,13 @@ def test_what_is_no_line_of_an_output_is_quoted_in_one(body):
     assert read_fate(line) is Fate.UNANSWERED
     assert b"HTTP 502" in line
     assert as_outcome(503, AWAY) == AWAY
+
+
+@pytest.mark.parametrize("body", [b'{"detail":"Error"}', b"<html>\n413 Request Entity Too Large\n", b""])
+def test_what_was_too_large_for_a_server_or_a_proxy_is_so_again(body):
+    """`--compat jevos` and proxies do not say so in a line; a line does not hold the status."""
+    line = as_outcome(413, body)
+    assert b"\n" not in line
+    assert read_fate(line) is Fate.REFUSED
+    ours = error_line("body_too_large", "")
+    assert as_outcome(413, ours) == ours

@@ -54,6 +54,15 @@ def test_what_is_no_example_says_why(fields, changes, reason):
         parse(fields, **changes)
 
 
+@pytest.mark.parametrize("half", [b"\\ud83d", b"\\uDE00", b"\xed\xa0\xbd"])
+def test_half_a_character_is_no_unicode(half):
+    line = b'{"state": {"a": ["x"]}, "question": "q", "label": true, "note": "y"}'
+    assert parse_example(line.replace(b'"x"', b'"\\ud83d\\ude00"'), "f:1").state == {"a": ["\U0001f600"]}
+    for text in (b'"x"', b'"q"', b'"y"'):
+        with pytest.raises(BadExample, match="not Unicode"):
+            parse_example(line.replace(text, b'"' + half + b'"'), "f:1")
+
+
 @pytest.mark.parametrize("line", [b"{", b"[1]", b'"x"', b'{"state": 1, "question": "q"}', b"\xff\xfe", b"[" * 100_000])
 def test_what_is_no_object_with_its_fields_is_refused(line):
     with pytest.raises(BadExample):

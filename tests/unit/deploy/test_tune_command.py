@@ -172,6 +172,18 @@ def test_too_little_data_is_refused(source: Path, tmp_path: Path, capsys: pytest
     told = capsys.readouterr().err
     assert "one.jsonl:2: not JSON" in told
     assert "are too few" in told
+    assert tune(one, source, tmp_path / "m") == 1
+    assert "are too few" in capsys.readouterr().err, "what never began is not in the way"
+
+
+def test_a_place_that_is_taken_is_refused_before_anything_is_learned(
+    rule: Path, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "notes").write_text("mine")
+    assert tune(rule, source, tmp_path / "m") == 1
+    assert "exists and is not a model folder" in capsys.readouterr().err
+    assert not (tmp_path / "m.tuning").exists()
 
 
 def test_bfloat16_only_where_the_cpu_multiplies_it() -> None:

@@ -1,6 +1,7 @@
 """The parts of a tuning that need no PyTorch: what is learned from, in which order, how fast, and until when."""
 
 import itertools
+import os
 from random import Random
 
 import numpy as np
@@ -202,13 +203,16 @@ def test_what_is_kept_comes_back_and_only_for_the_same_wish(tmp_path) -> None:
         read_kept(tmp_path / "p", {"seed": 1})
 
 
+CORES = len(os.sched_getaffinity(0))
+
+
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
         (["--epochs", "0"], "--epochs must be above 0, not 0.0"),
         (["--minutes", "nan"], "--minutes must be above 0, not nan"),
         (["--rank", "0"], "--rank must be at least 1, not 0"),
-        (["--threads", "0"], "--threads must be at least 1, not 0"),
+        (["--threads", "0"], f"--threads must be from 1 to {CORES}, the cores that this process may use, not 0"),
         (["--learning-rate=-1"], "--learning-rate must be above 0, not -1.0"),
     ],
 )

@@ -23,7 +23,7 @@ else:
 
 ENCODE = {"zstd": zstd.compress, "gzip": gzip.compress, "x-gzip": gzip.compress, "deflate": zlib.compress}
 MOST = 1_000_000
-BOMB_BYTES = 200_000_000
+BOMB_BYTES = 50_000_000
 
 
 def request(*chunks, **headers):

@@ -100,6 +100,20 @@ async def test_no_head_beyond_the_limit_passes(protocol, asked, packets):
     assert not asked
 
 
+@pytest.mark.parametrize("name", ["Host", "hOST", "Authorization"])
+async def test_what_a_proxy_decides_by_may_be_there_once_only(protocol, asked, name):
+    once = f"GET /once HTTP/1.1\r\n{name}: a\r\nAccept: x\r\nAccept: y\r\n\r\n".encode()
+    protocol.data_received(once * 2)
+    await asyncio.gather(*protocol.tasks)
+    await until(lambda: len(asked) == 2)
+    protocol.transport.written = b""
+    protocol.data_received(f"GET /twice HTTP/1.1\r\n{name}: a\r\nAccept: x\r\n".encode())
+    protocol.data_received(f"{name.upper()}: a\r\n\r\n".encode())
+    assert (status_of(protocol), protocol.transport.ended, asked) == (400, "closed", ["/once"] * 2)
+    told = json.loads(protocol.transport.written.partition(b"\r\n\r\n")[2])
+    assert told["detail"]["message"] == f"a request should have one {name.lower()} header, not several"
+
+
 async def test_each_request_has_the_whole_limit(protocol, asked):
     head = b"GET / HTTP/1.1\r\nx-y: " + b"z" * (HEAD_BYTES_MAX * 2 // 3) + b"\r\n\r\n"
     for _ in range(3):

@@ -214,6 +214,4 @@ class ClusterMachine(RuleBasedStateMachine):
 
 TestClusterMachine = ClusterMachine.TestCase
 # Not shrunk: what a worker does follows from a seed, so that shorter is not simpler, and it would take minutes.
-TestClusterMachine.settings = settings(
-    max_examples=60, stateful_step_count=50, deadline=None, phases=[Phase.reuse, Phase.generate]
-)
+TestClusterMachine.settings = settings(stateful_step_count=50, phases=[Phase.reuse, Phase.generate])

@@ -113,7 +113,7 @@ def test_a_wrong_value_is_said_with_where_it_came_from(refuses, monkeypatch, tmp
     assert refuses("--name=a") == "test: OSTRAKA_COUNT: invalid int value: 'x' (see test --help)\n"
     assert "argument --count: invalid int value: 'y'" in refuses("--name=a", "--count=y")
     monkeypatch.setenv("OSTRAKA_COUNT", "0")
-    with pytest.raises(ConfigError, match=r"^--count must be at least 1, not 0 \(OSTRAKA_COUNT\)$"):
+    with pytest.raises(ConfigError, match=r"^--count must be at least 1, not 0 \(--count: OSTRAKA_COUNT\)$"):
         read(["--name=a"])
 
 

@@ -9,12 +9,12 @@ import tempfile
 from benchmarks.engine_memory import load, measure
 with tempfile.TemporaryDirectory() as folder:
     engine = load(Path(folder), None)
-measure(engine, 600, most_samples=20)
-found = measure(engine, 600, most_samples=20)
+measure(engine, 300, most_samples=20)
+found = measure(engine, 300, most_samples=20)
 print(found.last_mb - found.first_mb)
 """
-# Measured: 0.0 to 0.5 MB. An array of a call's rows that is never given back would be 12 MB or more.
-MOST_MB = 5
+# Measured: 0.0 to 0.5 MB. An array of a call's rows that is never given back would be 6 MB or more.
+MOST_MB = 3
 
 
 def test_the_same_requests_again_take_no_more_memory() -> None:

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostraka_shared.errors import EngineFailed
@@ -34,7 +34,6 @@ def run(works, budget=64, engine=None, snapshots=None):
 
 
 @given(WORKS, st.integers(1, 40))
-@settings(max_examples=50)
 def test_answers_are_those_of_each_prompt_alone_in_order(parts, budget):
     works = [work(*each, name=str(n)) for n, each in enumerate(parts)]
     batch = run(works, budget)
@@ -43,7 +42,6 @@ def test_answers_are_those_of_each_prompt_alone_in_order(parts, budget):
 
 
 @given(WORKS, st.integers(1, 40), st.data())
-@settings(max_examples=50)
 def test_what_fails_fails_alone(parts, budget, data):
     """Any of the requests may hold, at any place of any prompt, a token that fails its call or makes it NaN."""
     bad = data.draw(st.sets(st.integers(0, len(parts) - 1)))
@@ -61,7 +59,6 @@ def test_what_fails_fails_alone(parts, budget, data):
 
 
 @given(WORKS, st.integers(1, 40))
-@settings(max_examples=50)
 def test_calls_account_for_every_token_and_request(parts, budget):
     works = [work(*each, name=f"r{n}") for n, each in enumerate(parts)]
     batch = BatchRun(works, budget)

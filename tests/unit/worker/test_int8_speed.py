@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from structlog.testing import capture_logs
 
 from ostraka_shared.model_folder import ModelFolder
-from ostraka_worker import int8_speed
+from ostraka_worker import int8_speed, kernels
 from ostraka_worker.build.builder import Form, build_source
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.int8_speed import COLUMNS, FP32_GEMM, INNER, INT8_GEMM, ROWS, TRIES, wanted_gain, warn_if_slow
@@ -74,11 +76,29 @@ def test_a_disturbed_measurement_is_no_slow_runtime(monkeypatch):
     assert run_with(monkeypatch, 4.5, 3.7, 7.2) == ([], [])
 
 
-@pytest.mark.parametrize("precision", ["int8", "fp32"])
-def test_int8_models_are_checked_as_they_are_loaded(monkeypatch, tmp_path, precision):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> ModelFolder:
+    """Of a form that our kernels multiply too."""
+    place = tmp_path_factory.mktemp("tiled")
+    source = write_tiny(place / "tiny.gguf", layers=1, head_dims=32)
+    return build_source(source, place / "model", "tiny", "int8", Form("0", "1"), Silent())
+
+
+@pytest.mark.parametrize(
+    ("precision", "kinds", "is_checked"),
+    [
+        ("int8", (), True),
+        ("int8", ("avx512",), True),  # which attends, and leaves the products to the runtime
+        ("int8", ("amx", "avx512"), False),
+        ("fp32", (), False),
+    ],
+)
+def test_the_runtimes_products_are_checked_where_they_are_used(monkeypatch, folder, precision, kinds, is_checked):
+    if not set(kinds) <= set(kernels.usable_kinds()):
+        pytest.skip(f"no {kinds[0]} here")
+    monkeypatch.setattr(kernels, "usable_kinds", lambda: kinds)
     monkeypatch.setattr(int8_speed, "wanted_gain", lambda _: 1000.0)
-    source = write_tiny(tmp_path / "tiny.gguf")
-    folder: ModelFolder = build_source(source, tmp_path / "model", "tiny", precision, Form("0", "1"), Silent())
+    monkeypatch.setattr(int8_speed, "measure_gain", lambda: 1.0)
     with capture_logs() as events:
-        load_verified(folder, threads=1)
-    assert [event["event"] for event in events] == ["int8_is_slow"] * (precision == "int8")
+        load_verified(replace(folder, spec=replace(folder.spec, precision=precision)), threads=1)
+    assert [event["event"] for event in events] == ["int8_is_slow"] * is_checked

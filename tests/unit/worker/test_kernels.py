@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from structlog.testing import capture_logs
@@ -121,7 +121,6 @@ def calls(draw: st.DrawFn) -> tuple[Lines, int]:
 
 
 @needs_kernels
-@settings(max_examples=60, deadline=None)
 @given(call=calls())
 def test_each_row_sees_its_own_prompt_and_nothing_else(
     session: ort.InferenceSession, kind: str, call: tuple[Lines, int]
@@ -132,7 +131,6 @@ def test_each_row_sees_its_own_prompt_and_nothing_else(
 
 
 @needs_kernels
-@settings(max_examples=30, deadline=None)
 @given(past=st.integers(1, 400), rows=st.integers(1, 40))
 def test_the_same_bits_at_once_or_after_a_past(session: ort.InferenceSession, kind: str, past: int, rows: int) -> None:
     whole = Call([(0, past + rows, 0, 0, -1)], 0, kind)
@@ -182,6 +180,22 @@ def test_without_the_library_the_runtimes_own_operators_serve(tmp_path: Path, mo
         (tmp_path / "kernels.so").write_bytes(b"no library")
         kernels.usable_kinds.cache_clear()
         assert kernels.best_graph(tmp_path / "model.onnx").name == "model.onnx"
+    finally:
+        kernels.usable_kinds.cache_clear()
+
+
+@needs_kernels
+@pytest.mark.parametrize("share", [0.0, 0.0005, 0.002, 0.4, 0.9999])
+def test_a_copy_of_the_library_that_was_cut_short_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    """In this process: to load one would end it."""
+    content = LIBRARY.read_bytes()
+    (tmp_path / "kernels.so").write_bytes(content[: int(len(content) * share)])
+    monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "kernels.so")
+    kernels.usable_kinds.cache_clear()
+    try:
+        assert kernels.usable_kinds() == ()
     finally:
         kernels.usable_kinds.cache_clear()
 

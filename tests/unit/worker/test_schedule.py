@@ -184,4 +184,4 @@ class ScheduleMachine(RuleBasedStateMachine):
 
 
 TestScheduleMachine = ScheduleMachine.TestCase
-TestScheduleMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestScheduleMachine.settings = settings(stateful_step_count=40)

@@ -1,7 +1,7 @@
 """What a worker does with the work it is given: each request is answered once, rightly, or not run at all."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostraka_shared.messages import Beat, Bye, Cancel, Failed, Ready, Result, Started
@@ -141,7 +141,6 @@ STEP = st.lists(
 
 
 @given(st.lists(STEP, max_size=8))
-@settings(max_examples=50)
 def test_every_request_is_answered_exactly_once_and_rightly(steps):
     with pytest.MonkeyPatch.context() as monkeypatch:
         world = make_world(monkeypatch)

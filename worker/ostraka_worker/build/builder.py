@@ -23,7 +23,7 @@ from ostraka_worker.build.adapter import adapt, read_shipped, refuse_other_base
 from ostraka_worker.build.adapter_file import Adapter
 from ostraka_worker.build.catalog import BUILDER_VERSION, EMBEDDED_ANSWERS, EMBEDDED_NAME, model_path
 from ostraka_worker.build.check import BOUNDS, check_graph, refuse_above
-from ostraka_worker.build.checkpoint import read_checkpoint
+from ostraka_worker.build.checkpoint import open_checkpoint, read_checkpoint
 from ostraka_worker.build.decoder import Config
 from ostraka_worker.build.graph import write_graph
 from ostraka_worker.build.hugging_face import source_files
@@ -105,9 +105,11 @@ def _adapted(order: Order, adapter: Adapter) -> Order:
 
 
 def describe_source(source: Path, progress: Progress) -> dict[str, str]:
-    """A folder's hash is that of its files' hashes, as a model folder's is. Raises SourceRefused."""
-    if not source.exists():
+    """A folder's hash is that of its files' hashes, as a model folder's is. Raises SourceRefused, or
+    UnknownArchitecture: what the heads of its files refuse is refused before gigabytes are hashed."""
+    if not (source.is_file() or source.is_dir()):
         raise SourceRefused(f"there is no file or folder {source}")
+    open_checkpoint(source)
     files = source_files(source) if source.is_dir() else [source]
     progress.begin(f"hashing {source.name}", sum(file.stat().st_size for file in files), "B")
     hashes = {file.name: hash_file(file, progress.advance) for file in files}
@@ -137,13 +139,17 @@ def _build(order: Order, fetch: Callable[[Path], Path], progress: Progress) -> M
             progress.end()
 
 
-def _already_built(order: Order) -> ModelFolder | None:
-    """None if there is nothing, or something older or damaged to be replaced. Raises ConfigError for anything else."""
-    target = order.target
+def refuse_other(target: Path) -> None:
+    """Raises ConfigError where there is something that is no model folder, for a model to be built."""
     if target.exists() and not (target / SPEC_FILE).is_file() and (target.is_file() or any(target.iterdir())):
         raise ConfigError(f"{target} exists and is not a model folder: choose another place or remove it")
+
+
+def _already_built(order: Order) -> ModelFolder | None:
+    """None if there is nothing, or something older or damaged to be replaced. Raises ConfigError for anything else."""
+    refuse_other(order.target)
     try:
-        built = open_folder(target)
+        built = open_folder(order.target)
     except (ModelMissing, ModelDamaged):
         return None
     spec = built.spec

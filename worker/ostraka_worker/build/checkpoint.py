@@ -7,10 +7,15 @@ from ostraka_worker.build.gguf_file import read_gguf
 from ostraka_worker.build.hugging_face import read_folder
 from ostraka_worker.build.progress import Progress
 
-__all__ = ["Checkpoint", "read_checkpoint"]
+__all__ = ["Checkpoint", "open_checkpoint", "read_checkpoint"]
 
 
 def read_checkpoint(path: Path, progress: Progress) -> Checkpoint:
-    """Its tensors are read when they are asked for. Raises SourceRefused or UnknownArchitecture."""
+    """As `open_checkpoint`, and says so."""
     progress.begin("reading the checkpoint")
+    return open_checkpoint(path)
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Its tensors are read when they are asked for. Raises SourceRefused or UnknownArchitecture."""
     return read_folder(path) if path.is_dir() else read_gguf(path)

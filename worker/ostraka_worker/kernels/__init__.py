@@ -5,6 +5,7 @@ operators serves.
 """
 
 import ctypes
+import struct
 from functools import cache
 from pathlib import Path
 
@@ -12,14 +13,18 @@ import structlog
 
 log = structlog.get_logger()
 
+ELF_HEADER = struct.Struct("<40xQ10xHH2x")
+"""Of 64 bits: where the table of sections begins, a file's last part; the size of an entry, and how many there are."""
 LIBRARY = Path(__file__).with_name("kernels.so")
 KINDS = {"amx": "has_amx", "avx512": "has_avx512"}
 """The best first, with the library's function that says whether the machine has what it takes."""
+PRODUCTS = b"Int8FeedForward"
+"""The operator that a graph has if a layer's products are our own too; where they do not fit, only its attention is."""
 
 
 @cache
 def usable_kinds() -> tuple[str, ...]:
-    if not LIBRARY.is_file():
+    if not LIBRARY.is_file() or not _is_whole(LIBRARY):
         return ()
     from ostraka_worker.kernels.build import hash_sources  # noqa: PLC0415  it is run as a module too
 
@@ -31,8 +36,17 @@ def usable_kinds() -> tuple[str, ...]:
         return tuple(kind for kind, ask in KINDS.items() if getattr(library, ask)())
     except AttributeError:
         return _refuse_other()
-    except OSError:  # another system's, or half of one
+    except OSError:  # another system's
         return ()
+
+
+def _is_whole(library: Path) -> bool:
+    """A copy may have been cut short, and to load what is not there would end this process (SIGBUS)."""
+    content = library.read_bytes()
+    if len(content) < ELF_HEADER.size:
+        return False
+    sections_at, section_bytes, sections = ELF_HEADER.unpack_from(content)
+    return len(content) >= int(sections_at + section_bytes * sections)
 
 
 def _refuse_other() -> tuple[str, ...]:
@@ -49,6 +63,11 @@ def graph_for(graph: Path, kind: str) -> Path:
 def kind_of(graph: Path) -> str:
     """The kernels that this variant of a graph wants; empty: none."""
     return graph.stem.partition(".")[2]
+
+
+def multiplies(graph: Path) -> bool:
+    """Whether the products of 8 bits in this variant of a graph are our own, and not the runtime's."""
+    return PRODUCTS in graph.read_bytes()
 
 
 def best_graph(graph: Path) -> Path:

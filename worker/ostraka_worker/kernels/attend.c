@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_FETCHED = 1 << 19 };
+
 typedef struct {
     int32_t row, rows, past_first, past_rows, parent;
     int32_t position;     /* of its first token */
@@ -240,10 +242,23 @@ static size_t lay_out(Work *work, char *at) {
     return used + whole;
 }
 
+/* All of a past that fits the second cache, before it is read: one head's rows lie apart, and each would be waited for. Of
+ * 500 rows the call took 0.88 of the time it took without, of 1,000 0.98; of 2,000, which do not fit, 1.08. */
+static void fetch_past(const Work *work) {
+    const size_t bytes = work->call->past_rows * stride(work);
+    if (bytes > MOST_FETCHED)
+        return;
+    for (size_t byte = 0; byte < bytes; byte += 64)
+        _mm_prefetch((const char *)work->call->past_value + byte, _MM_HINT_T1);
+    for (size_t byte = 0; byte < bytes; byte += 64)
+        _mm_prefetch((const char *)work->call->past_key + byte, _MM_HINT_T1);
+}
+
 static void read_heads(Work *work) {
     const Call *call = work->call;
     const int group = call->heads / call->kv_heads;
     work->columns->dims = call->dims;
+    fetch_past(work);
     work->variant->begin();
     for (work->head = 0; work->head < call->kv_heads; work->head++) {
         pack_roots(work);

@@ -29,6 +29,11 @@ static inline void normalise(const float *row, const float *gain, int dims, floa
     }
 }
 
+static inline void add(const float *added, int dims, float *row) {
+    for (int dim = 0; dim < dims; dim += 16)
+        _mm512_storeu_ps(row + dim, _mm512_add_ps(_mm512_loadu_ps(row + dim), _mm512_loadu_ps(added + dim)));
+}
+
 /* A head's halves are the two parts of complex numbers, turned by the position's angles; in place. */
 static inline void turn(float *head, const float *cosines, const float *sines, int half) {
     for (int dim = 0; dim < half; dim += 16) {
@@ -41,6 +46,7 @@ static inline void turn(float *head, const float *cosines, const float *sines, i
 
 static void part_row(const Heads *heads, int64_t row, float *mixed) {
     const int dims = heads->dims, query = heads->heads * dims, key = heads->kv_heads * dims;
+    add(heads->bias, query + 2 * key, mixed);
     const float *cosines = heads->cosines + heads->positions[row] * (dims / 2);
     const float *sines = heads->sines + heads->positions[row] * (dims / 2);
     for (int first = 0; first < query + key; first += dims) {
@@ -68,18 +74,21 @@ const char *make_heads(const Heads *heads) {
             return "a position is outside of the context";
     Rounded rounded;
     const size_t bytes = (size_t)lay_rounded(&rounded, most_rows, inner, NULL);
-    char *room = make_room(bytes + most_rows * outer * sizeof(float));
+    const int64_t mixed_floats = strip_floats(most_rows) * (outer / PANEL);
+    char *room = make_room(bytes + (mixed_floats + outer) * sizeof(float));
     if (!room)
         return "out of memory";
-    float *mixed = (float *)lay_rounded(&rounded, most_rows, inner, room);
+    float *mixed = (float *)lay_rounded(&rounded, most_rows, inner, room), *row_floats = mixed + mixed_floats;
     begin_tiles();
     for (int64_t first = 0; first < heads->rows; first += MOST_ROWS) {
         rounded.rows = least(heads->rows - first, MOST_ROWS);
         for (int64_t row = 0; row < rounded.rows; row++)
             round_row(&rounded, row, heads->normed + (first + row) * inner);
-        multiply(&(Product){&heads->weights, &rounded, finish_plain, mixed, outer, heads->bias, NULL});
-        for (int64_t row = 0; row < rounded.rows; row++)
-            part_row(heads, first + row, mixed + row * outer);
+        multiply(&(Product){&heads->weights, &rounded, finish_plain, mixed});
+        for (int64_t row = 0; row < rounded.rows; row++) {
+            take_row(mixed, rounded.rows, row, outer, row_floats);
+            part_row(heads, first + row, row_floats);
+        }
     }
     end_tiles();
     return NULL;
@@ -87,40 +96,49 @@ const char *make_heads(const Heads *heads) {
 
 typedef struct {
     Rounded attended, normed, inner;
-    float *gated, *row;
+    float *strips, *row;
 } Between;
 
 static size_t lay_between(Between *between, const FeedForward *layer, char *at) {
     const int64_t rows = least(layer->rows, MOST_ROWS);
-    const int hidden = layer->out.outer, wide = layer->down.inner;
+    const int hidden = layer->out.outer, wide = layer->down.inner, widest = most(hidden, wide);
     char *end = lay_rounded(&between->attended, rows, most(layer->out.inner, hidden), at);
     between->attended.inner = layer->out.inner;
     between->normed = between->attended; /* never both at once */
     between->normed.inner = hidden;
     end = lay_rounded(&between->inner, rows, wide, end);
-    between->gated = (float *)end;
-    between->row = between->gated + rows * wide;
-    return (size_t)(between->row + hidden);
+    between->strips = (float *)end;
+    between->row = between->strips + strip_floats(rows) * (widest / PANEL);
+    return (size_t)(between->row + widest);
 }
 
 static void feed_rows(const FeedForward *layer, Between *between, int64_t first, int64_t rows) {
     const int hidden = layer->out.outer, wide = layer->down.inner, width = layer->out.inner;
     float *residual = layer->residual + first * hidden, *normed = layer->normed + first * hidden;
+    float *strips = between->strips, *one = between->row;
     between->attended.rows = between->normed.rows = between->inner.rows = rows;
     for (int64_t row = 0; row < rows; row++)
         round_row(&between->attended, row, layer->attended + (first + row) * width);
-    const float *before = layer->before + first * hidden;
-    multiply(&(Product){&layer->out, &between->attended, finish_plain, residual, hidden, NULL, before});
+    multiply(&(Product){&layer->out, &between->attended, finish_plain, strips});
     for (int64_t row = 0; row < rows; row++) {
-        normalise(residual + row * hidden, layer->gain, hidden, layer->epsilon, between->row);
-        round_row(&between->normed, row, between->row);
+        float *sum = residual + row * hidden;
+        take_row(strips, rows, row, hidden, sum);
+        add(layer->before + (first + row) * hidden, hidden, sum);
+        normalise(sum, layer->gain, hidden, layer->epsilon, one);
+        round_row(&between->normed, row, one);
     }
-    multiply(&(Product){&layer->wide, &between->normed, finish_gated, between->gated, wide, NULL, NULL});
-    for (int64_t row = 0; row < rows; row++)
-        round_row(&between->inner, row, between->gated + row * wide);
-    multiply(&(Product){&layer->down, &between->inner, finish_plain, residual, hidden, NULL, residual});
-    for (int64_t row = 0; row < rows; row++)
-        normalise(residual + row * hidden, layer->next_gain, hidden, layer->epsilon, normed + row * hidden);
+    multiply(&(Product){&layer->wide, &between->normed, finish_gated, strips});
+    for (int64_t row = 0; row < rows; row++) {
+        take_row(strips, rows, row, wide, one);
+        round_row(&between->inner, row, one);
+    }
+    multiply(&(Product){&layer->down, &between->inner, finish_plain, strips});
+    for (int64_t row = 0; row < rows; row++) {
+        float *sum = residual + row * hidden;
+        take_row(strips, rows, row, hidden, one);
+        add(one, hidden, sum);
+        normalise(sum, layer->next_gain, hidden, layer->epsilon, normed + row * hidden);
+    }
 }
 
 const char *feed_forward(const FeedForward *layer) {

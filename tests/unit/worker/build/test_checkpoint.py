@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from ostraka_shared.errors import SourceRefused, UnknownArchitecture
+from ostraka_worker.build.builder import Form, build_source
 from ostraka_worker.build.checkpoint import read_checkpoint
 from ostraka_worker.build.decoder import EMBEDDING
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.build.tokenizer import BpeVocabulary, build_tokenizer
+from tests.unit.worker.build.conftest import Steps
 from tests.unit.worker.build.forms import random_tensors, write_gguf
 from tests.unit.worker.build.tiny import FORM
 
@@ -35,6 +37,13 @@ def test_another_architecture_is_refused_by_name(tmp_path: Path) -> None:
     form = replace(FORM, architecture="mamba")
     with pytest.raises(UnknownArchitecture, match="cannot build a 'mamba' model: only llama, qwen2, qwen3"):
         read_checkpoint(write_gguf(tmp_path / "x.gguf", form, random_tensors(FORM)), Silent())
+
+
+def test_it_is_refused_before_gigabytes_are_hashed(tmp_path: Path, steps: Steps) -> None:
+    source = write_gguf(tmp_path / "x.gguf", replace(FORM, architecture="mamba"), random_tensors(FORM))
+    with pytest.raises(UnknownArchitecture, match="cannot build a 'mamba' model"):
+        build_source(source, tmp_path / "model", "x", "fp32", Form("0", "1"), steps)
+    assert (steps.seen, list(tmp_path.iterdir())) == ([], [source])
 
 
 def test_a_tensor_nobody_reads_is_refused(tmp_path: Path) -> None:

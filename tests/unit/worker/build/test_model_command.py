@@ -1,5 +1,6 @@
 import io
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from ostraka.__main__ import main
 from ostraka_shared.model_folder import PromptContract, open_folder
+from ostraka_worker.build import builder
 from ostraka_worker.build.progress import Bars, Lines, for_stderr
 from tests.unit.worker.build.forms import FORMS, random_tensors, write_folder
 from tests.unit.worker.build.made_adapters import write
@@ -110,6 +112,7 @@ def test_an_altered_file_fails_verification(
     ("words", "says"),
     [
         (["build", "absent.gguf"], "ostraka: there is no file or folder absent.gguf\n"),
+        (["build", "/dev/zero"], "ostraka: there is no file or folder /dev/zero\n"),
         (
             ["build", "--answers", "a", "b"],
             "ostraka: --form and --answers need a SOURCE, and no --adapter: how other models are asked is fixed\n",
@@ -127,6 +130,25 @@ def test_a_failure_is_one_line_and_exit_1(
     monkeypatch.chdir(tmp_path)
     assert call(*words) == 1
     assert capsys.readouterr().err == says
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_a_build_lets_it_put_away_what_is_half_made(
+    tiny_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.setattr(builder, "check_graph", lambda *_: signal.raise_signal(number))
+    with pytest.raises(SystemExit) as ended:
+        call("build", tiny_gguf, "--output", tmp_path / "model")
+    assert (ended.value.code, list(tmp_path.iterdir())) == (128 + number, [])
+    assert signal.getsignal(number) == signal.SIG_DFL
+
+
+def test_a_place_that_is_taken_is_refused_before_anything_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes").write_text("mine")
+    assert call("build", "absent.gguf", "--name", "x", "--output", tmp_path) == 1
+    assert "exists and is not a model folder" in capsys.readouterr().err
 
 
 def test_bars_on_a_terminal_and_lines_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
