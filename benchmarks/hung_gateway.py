@@ -72,7 +72,7 @@ def ask_of(url: str, pid: int, state: str) -> httpx.Response:
         with httpx.Client(base_url=url, timeout=CONNECT_S) as client, client.stream("GET", "/livez") as response:
             mine = response.extensions["network_stream"].get_extra_info("client_addr")
             response.read()
-            if psutil.pid_exists(pid) and mine in {each.raddr for each in psutil.Process(pid).net_connections("tcp")}:
+            if mine in {each.raddr for each in psutil.Process(pid).net_connections("tcp")}:
                 return client.post("/v1/systemone", json=BODY | {"state": state})
 
 
