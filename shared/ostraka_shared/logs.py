@@ -11,7 +11,6 @@ from ostraka_shared.log_stream import LEFT_OUT, LINE_BYTES, LossyStream
 
 LogFormat = Literal["auto", "json", "text"]
 
-
 LONG_CHARS = 800
 """Of one value in a line of JSON; a traceback may have three times as many. What is longer loses its middle."""
 KEPT = ("event", "level", "process", "request", "timestamp")
@@ -40,14 +39,14 @@ def configure_logs(process: str, log_format: LogFormat = "auto", level: str = "i
             _bound,
         ]
     )
-    stream = cast("TextIO", LossyStream(sys.stderr))
+    stream = LossyStream(sys.stderr)
     structlog.configure(
         processors=[*shared, *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(stream),
+        logger_factory=lambda *_: LineLogger(stream),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(stream)
+    handler = logging.StreamHandler(cast("TextIO", stream))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -56,6 +55,19 @@ def configure_logs(process: str, log_format: LogFormat = "auto", level: str = "i
     )
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     structlog.contextvars.bind_contextvars(process=process)
+
+
+class LineLogger:
+    """structlog's own would hold a lock meanwhile, which a signal's handler that logs would wait for, for ever. None is
+    needed: a line is one write."""
+
+    def __init__(self, stream: LossyStream) -> None:
+        self._stream = stream
+
+    def msg(self, line: str) -> None:
+        self._stream.write(line + "\n")
+
+    debug = info = warning = error = critical = msg
 
 
 def _shorten(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

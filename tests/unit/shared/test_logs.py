@@ -135,6 +135,29 @@ def test_a_reader_that_stands_still_stops_nobody():
     assert (done.returncode, done.stdout, json.loads(first)["event"]) == (0, "is here\n", "ready")
 
 
+INTERRUPTED = """
+import signal, structlog
+from ostraka_shared import log_stream
+from ostraka_shared.logs import configure_logs
+from ostraka_shared.stray_signals import log_stray_signals
+write = log_stream.LossyStream.write
+def interrupted(stream, line):
+    if "ready" in line:
+        signal.raise_signal(signal.SIGUSR1)
+    return write(stream, line)
+log_stream.LossyStream.write = interrupted
+configure_logs("worker w3", "json")
+log_stray_signals()
+structlog.get_logger().info("ready")
+"""
+
+
+def test_a_signal_that_comes_while_a_line_is_written_is_said_and_stops_nobody():
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, timeout=30, check=True)
+    events = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [event["event"] for event in events] == ["signal_ignored", "ready"]
+
+
 LONG_LINES = """
 import logging, structlog
 from ostraka_shared.logs import configure_logs
