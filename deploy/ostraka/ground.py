@@ -1,6 +1,7 @@
 """What a running server stands on and may lose while it runs: its run directory, and its model's files.
 
-    looked at each second ──► sockets' files are gone: the directory is made again, and all bind anew in it
+    looked at each second ──► sockets, or the copy of the model's small files that gateways read, are gone: the
+                          │   directory is made again, and all bind anew in it
                           └─► the model's files are others: nobody needs them just now, but somebody should know
 
 Both are said in the log, and by /health as long as they last.
@@ -66,12 +67,13 @@ class Ground:
 
     def _look_at_run_dir(self, running: Iterable[Generation]) -> bool:
         """Whether something of it is missing, which is then made good, if it can be."""
-        lost = [path for path in (self._desk.path, *_paths_of(running)) if not path.exists()]
+        lost = [path for path in (self._desk.path, *self._paths_of(running)) if not _is_there(path)]
         if lost and not self._is_lost:
             names = [str(path.relative_to(self._run_dir)) for path in lost]
             log.error("run_dir_lost", run_dir=str(self._run_dir), missing=names, hint="somebody deletes it: see who")
         elif self._is_lost and not lost:
             log.warning("run_dir_restored", run_dir=str(self._run_dir))
+            self._said = ""
         self._is_lost = bool(lost)
         if lost:
             try:
@@ -89,15 +91,29 @@ class Ground:
         if (inode := _inode(self._run_dir)) != self._locked:  # another folder than the one that was locked at the start
             self.close()
             self._lock, self._locked = lock_folder(self._run_dir), inode
-        if not self._desk.path.exists():
+        if not _is_there(self._desk.path):
             self._desk.rebind()
         for generation in running:
-            folder = generation.run_dir or self._run_dir
+            folder = self._folder_of(generation)
             for each in (folder, folder / METRICS_FOLDER):
                 each.mkdir(mode=0o700, exist_ok=True)
             write_front(generation.front, folder / FRONT_FOLDER)
             for door in generation.doors:
                 door.order(Rebind())
+
+    def _paths_of(self, running: Iterable[Generation]) -> list[Path]:
+        """What each gateway that is up has bound, and what its successor would read. One that is starting or leaving
+        has nothing there."""
+        found = []
+        for generation in running:
+            front = [self._folder_of(generation) / FRONT_FOLDER / name for name in generation.front]
+            for door, *sockets in zip(generation.gateways, generation.workers_at, generation.figures_at, strict=True):
+                if isinstance(door, GatewayChild) and door.is_running and door.has_reported and door.control:
+                    found += [*map(Path, sockets), *front]
+        return list(dict.fromkeys(found))
+
+    def _folder_of(self, generation: Generation) -> Path:
+        return generation.run_dir or self._run_dir
 
     def _look_at_model(self, generation: Generation) -> tuple[str, ...]:
         """Its files must be those of the first look: to be put back is not to be verified."""
@@ -114,14 +130,9 @@ class Ground:
         return (MODEL_FILES_CHANGED,)
 
 
-def _paths_of(running: Iterable[Generation]) -> list[Path]:
-    """What each gateway that is up has bound. One that is starting or leaving has nothing there."""
-    found = []
-    for generation in running:
-        for door, *sockets in zip(generation.gateways, generation.workers_at, generation.figures_at, strict=True):
-            if isinstance(door, GatewayChild) and door.is_running and door.has_reported and door.control:
-                found += [Path(path) for path in sockets]
-    return found
+def _is_there(path: Path) -> bool:
+    """False too where it cannot be reached: `Path.exists` would raise."""
+    return os.access(path, os.F_OK)
 
 
 def _inode(folder: Path) -> tuple[int, int]:

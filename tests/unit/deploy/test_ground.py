@@ -14,7 +14,9 @@ from ostraka.ground import LOOK_S, MODEL_FILES_CHANGED, RUN_DIR_LOST, Ground, lo
 from ostraka.restarts import RestartPolicy
 from ostraka.succession import Succession
 from ostraka_gateway.orders import Degraded, Rebind
+from ostraka_shared.addresses import FRONT_FOLDER
 from ostraka_shared.errors import ConfigError
+from ostraka_shared.front_files import NAMES, read_front, write_front
 from tests.fake_model import make_fake_model
 
 
@@ -50,7 +52,8 @@ class World:
         self.model = make_fake_model(folder / "model")
         sockets = [self.run_dir / "workers.sock", self.run_dir / "figures.sock"]
         self.gateway = Gateway(sockets)
-        generation = Generation(1, [self.gateway], [], model=self.model)
+        generation = Generation(1, [self.gateway], [], model=self.model, front=read_front(self.model))
+        write_front(generation.front, self.run_dir / FRONT_FOLDER)
         generation.workers_at, generation.figures_at = [str(sockets[0])], [str(sockets[1])]
         self.desk = FrontDesk(self.run_dir)
         self.ground = Ground(self.run_dir, self.desk, Succession(generation))
@@ -106,6 +109,10 @@ def test_it_says_once_what_stands_in_its_way_and_tries_on(world):
     world.run_dir.unlink()
     assert world.look() == []
     assert world.look() == ["run_dir_restored"]
+    shutil.rmtree(world.run_dir)
+    world.run_dir.touch()
+    assert world.look() == [RUN_DIR_LOST, "run_dir_not_restored"], "it is another loss"
+    world.run_dir.unlink()
 
 
 def test_a_folder_that_others_could_reach_is_not_bound_in(world):
@@ -122,6 +129,17 @@ def test_one_socket_that_is_gone_is_bound_again_and_one_that_is_leaving_or_start
     assert world.look() == []
     world.gateway.has_reported = True
     assert world.look() == [RUN_DIR_LOST]
+    assert world.look() == ["run_dir_restored"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_gateway_would_read_of_the_model_at_its_start_is_put_back(world, name):
+    """Programs that tidy up delete old files and leave sockets."""
+    file = world.run_dir / FRONT_FOLDER / name
+    content = file.read_bytes()
+    file.unlink()
+    assert world.look() == [RUN_DIR_LOST]
+    assert file.read_bytes() == content
     assert world.look() == ["run_dir_restored"]
 
 
