@@ -28,7 +28,7 @@ class CountFiles:
         """Where the files were deleted under it, there are new ones with the same counts. `count` counts anything:
         prometheus_client opens files when it is about to count under another name than before. Raises OSError."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        lost = _deleted_files(self.folder)
+        lost = _deleted_files(self.folder.resolve())  # the system knows no links to it, as /var/run is one
         name, self._name = self._name, f"{self._name}.lost"
         count()
         for path, content in lost.items():
