@@ -118,8 +118,9 @@ def open_folder(path: Path, *, is_whole: bool = True) -> ModelFolder:
         raise ModelDamaged(f"{sums} is missing: build the model again")
     text = sums.read_text(encoding="utf-8", errors="replace")
     hashes = dict(_parse_sums(text))
-    if SPEC_FILE not in hashes:  # cut short, it would verify nothing
-        raise ModelDamaged(f"{sums} does not list {SPEC_FILE}: build the model again")
+    for name in (SPEC_FILE, TOKENIZER_FILE):
+        if name not in hashes:  # cut short, it would not verify them
+            raise ModelDamaged(f"{sums} does not list {name}: build the model again")
     for name in hashes if is_whole else ():
         if not (path / name).is_file():
             raise ModelDamaged(f"{path / name} is missing: build the model again")

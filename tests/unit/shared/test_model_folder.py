@@ -205,6 +205,7 @@ LINE = b"0" * 64 + b"  "
         LINE + b"absent\n",
         LINE + b"..\n",
         LINE + b"tokenizer.json\n",  # nothing of the rest would be verified
+        LINE + b"model.json\n",
         b"\xff" * 64 + b"  \xff\n",
     ],
 )
