@@ -155,6 +155,8 @@ class Supervisor:
             return
         if not put_spare(serving, child):
             child.schedule_restart(has_been_ready=self._startup.is_over)
+        elif self._stopping.phase is Phase.NOT_READY:
+            serving.announce()
         log.warning("child_exited", child=child.name, code=code, in_a_row=child.policy.quick_deaths)
         if self._stopping.is_up and _cannot_be_kept_up(serving):
             log.error("cannot_keep_up", child=child.name, hint="its own lines above say why")

@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
             warm = load_warm(config)
             control.send(LOADED)
             Zygote(control, warm, os.getppid()).serve()
-    except (OstrakaError, OSError, RuntimeError) as bad:
+    except (OstrakaError, OSError, RuntimeError, MemoryError) as bad:
         log.error("cannot_fork_workers", error=type(bad).__name__, detail=str(bad))
         return EXIT_CANNOT_SERVE
     return 0
