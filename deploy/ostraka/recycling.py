@@ -30,7 +30,7 @@ class Recycling:
 
     def choose(self, now: float, rss_bytes: Mapping[str, int]) -> Due | None:
         """The largest of those over the limit, if one may be replaced; it then counts as replaced."""
-        if not self._limit_bytes:
+        if not self.has_limit:
             return None
         over = [
             name

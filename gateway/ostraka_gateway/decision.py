@@ -80,8 +80,9 @@ async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response
         _check_client(gateway, http)
     deadline = arrived + _deadline_ms(http, gateway.deadline_ms) / 1000
     refuse = partial(_refuse_if_all_are, gateway, http, deadline)
-    is_known = dialect.checks_key_first and not gateway.successor
-    with Room(gateway.large_bodies, partial(refuse, b"") if is_known else _let_in) as room:
+    # Not where the client is known only once it is here, or where the successor may let it in.
+    may_stay_unread = dialect.checks_key_first and not gateway.successor
+    with Room(gateway.large_bodies, partial(refuse, b"") if may_stay_unread else None) as room:
         body = await read_body(http, gateway.body_bytes, gateway.read_timeout_s, room)
         timeline.restart()  # the client's own pace is not our time
         passed_on = None
@@ -172,10 +173,6 @@ def _refuse_if_all_are(gateway: Gateway, http: Request, deadline: float, body: b
     if (refusal := gateway.cluster.single_flight.refusal_of_all(deadline)) is not None:
         gateway.rate_limit.check_tokens(http.state.key, asyncio.get_running_loop().time())
         raise refusal
-
-
-def _let_in() -> None:
-    """Whether it is read is decided once it is here."""
 
 
 def _is_plain(request: SystemOneRequest) -> bool:

@@ -62,7 +62,7 @@ class Room:
     """One request's, of all its body may grow to; as a context, until its end. `check` is called before there is room
     for a large one, and raises where it is for nothing."""
 
-    def __init__(self, bodies: LargeBodies, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, bodies: LargeBodies, check: Callable[[], None] | None = None) -> None:
         self._bodies = bodies
         self._check = check
         self._held_bytes = 0
@@ -79,7 +79,8 @@ class Room:
         """Once there are `count` bytes of a body which may have `most`."""
         if count <= LARGE_BODY_BYTES or self._held_bytes:
             return
-        self._check()
+        if self._check:
+            self._check()
         self.is_waiting = True
         await self._bodies.take(most)
         self._held_bytes, self.is_waiting = most, False
