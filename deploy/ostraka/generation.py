@@ -16,8 +16,7 @@ from ostraka_shared.model_folder import ModelFolder
 @dataclass(slots=True, eq=False)
 class Generation:
     """`run_dir`: its own, removed with it; None where it uses the server's. `private_sockets`: one a gateway, on which
-    the generation before reaches it; `figures_at`, where each says how it is;
-    `workers_at`, the socket that its workers dial."""
+    the generation before reaches it; `figures_at`, where each says how it is; `workers_at`, where workers dial it."""
 
     number: int
     gateways: list[Child]

@@ -14,8 +14,8 @@ from enum import Enum, auto
 DOUBT_S = 0.75
 """Some reports. A spare is loaded in one to two seconds, and then waits for its turn."""
 SILENT_S = 2.5
-"""What an event loop of ours does in one go takes a quarter of a second at most. Its clients see their
-connections closed then, and the default deadline leaves them time for another try."""
+"""What an event loop of ours does in one go takes a quarter of a second at most. The clients of one that hangs see
+their connections closed then, and the default deadline leaves them time for another try."""
 STARVED_S = 15.0
 """The longest silence, whatever excuses it: nobody waits for its answers any more."""
 CALM_S = 5.0

@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 REPORT_S = 0.1
 ALIVE_S = 0.2
-"""With nothing to report, that is said: a supervisor that hears nothing for ten times as long takes us for hung."""
+"""With nothing to report, that is said: a supervisor that hears nothing for 2.5 s takes us for hung."""
 
 
 def await_turn(channel: socket.socket) -> Serve | None:

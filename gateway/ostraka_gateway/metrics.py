@@ -40,7 +40,8 @@ class Metrics:
         self.seconds.labels("total")  # its file is opened now, not by the first request
         self.redispatched = counter("ostraka_redispatched_requests", "Requests sent to another worker", ["reason"])
         self.broken = counter(
-            "ostraka_broken_requests", "Begun by a gateway that ended without an answer, as it said last"
+            "ostraka_broken_requests",
+            "Requests that a gateway had begun and not answered when it ended, as it said last",
         )
         self.late_results = counter("ostraka_late_results", "Results nobody waited for any more")
         self.duplicates = counter(
