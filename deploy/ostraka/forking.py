@@ -48,9 +48,11 @@ class Zygote(ControlledChild):
     def fork(self, arguments: Sequence[str]) -> "ForkedProcess | None":
         """A worker to be, asked for with `arguments`; None where there is nobody to ask. One that has just died is
         started for it at once: the worker is there as soon as if it loaded for itself, and shares its memory."""
-        if self.restart_at is not None and self.policy.quick_deaths <= FEW_DEATHS:
-            with contextlib.suppress(OSError):
+        if (due := self.restart_at) is not None and self.policy.quick_deaths <= FEW_DEATHS:
+            try:
                 self.start()
+            except OSError:
+                self.restart_at = due
         if not self.is_running or not self.control:
             return None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

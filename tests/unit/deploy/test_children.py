@@ -6,6 +6,8 @@ import sys
 
 import psutil
 
+from ostraka import forking
+from ostraka.restarts import RestartPolicy
 from tests.waiting import is_dead, wait_until
 
 ORPHAN = """
@@ -62,3 +64,16 @@ def test_a_child_that_might_outlive_us_is_not_started():
     done = subprocess.run([sys.executable, "-c", UNSAFE], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "1\n"
     assert "PR_SET_PDEATHSIG" in done.stderr
+
+
+def test_a_zygote_that_cannot_be_started_for_a_worker_is_still_started_when_it_is_due(monkeypatch):
+    def no_process(_):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(forking, "adopt_orphans", lambda: True)
+    monkeypatch.setattr(forking.Zygote, "_popen", no_process)
+    zygote = forking.Zygote("zygote 0", lambda _: [], RestartPolicy(lambda: 0.5))
+    zygote.restart_at = 5.0
+    assert zygote.fork([]) is None
+    assert (zygote.restart_at, zygote.is_running) == (5.0, False)
+    zygote.hang_up()
