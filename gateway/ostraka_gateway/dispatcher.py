@@ -58,8 +58,9 @@ class Dispatcher:
         self._act(self._table.failed(worker, failed))
 
     def take_back(self, worker: Worker, reason: str) -> None:
-        """What a lost worker held waits again."""
-        self._roster.pace.forget(asyncio.get_running_loop().time())
+        """What a lost worker held waits again. One that left in order was at its pace until then."""
+        if reason != "bye":
+            self._roster.pace.forget(asyncio.get_running_loop().time())
         self._act(self._table.lost(worker, reason))
 
     def suspected(self, worker: Worker) -> None:
