@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from ostraka_shared.model_folder import ModelFolder
 from tests.cluster import Cluster, running
@@ -17,10 +17,12 @@ for name in [name for name in os.environ if name.startswith("OSTRAKA_")]:
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How long an example takes says something of the machine, nothing of the code. Other examples are tried each time, so
-# that many short runs try as many as one long one: `make test` takes the time (--hypothesis-profile=thorough).
-settings.register_profile("ostraka", deadline=None, max_examples=25)
-settings.register_profile("thorough", deadline=None, max_examples=75)
+# How long an example takes says something of the machine, nothing of the code: the first ones of a fresh checkout wait
+# for tables that are made then. Other examples are tried each time, so that many short runs try as many as one long one:
+# `make test` takes the time (--hypothesis-profile=thorough).
+untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ostraka", untimed, max_examples=25)
+settings.register_profile("thorough", untimed, max_examples=75)
 settings.load_profile("ostraka")
 
 
