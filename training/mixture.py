@@ -3,6 +3,7 @@
     python -m training.mixture DATA_DIR --stage labels --examples 26000 --output labels.jsonl.gz
     python -m training.mixture DATA_DIR --stage broad --examples 12000 --output broad.jsonl.gz
     python -m training.mixture DATA_DIR --stage wide --examples 53000 --output wide.jsonl.gz
+    python -m training.mixture DATA_DIR --stage evidence --examples 31000 --output evidence.jsonl.gz
 
 DATA_DIR holds a SOURCE.jsonl.gz for each source of a stage, in the form of docs/eval.md; own data is added. A source is
 drawn from over and over where it is small. What is long is drawn less often: the model serves short texts, and learns
@@ -102,6 +103,14 @@ STAGES = {
         "joci_ordinal": 0.15,
         "query_wellformed": 0.15,
     },
+}
+STAGES["evidence"] = STAGES["wide"] | {
+    "qnli_dev": 2.3,
+    "jailbreakbench": 1.7,
+    "bipia_injection": 0.6,
+    "strategyqa_facts": 0.6,
+    "cosmosqa_dev": 0.4,
+    "arct_warrants": 0.3,
 }
 """First whether a text and a label belong together, then more kinds of question: a mixture of all 38 sources alike had
 taught nothing after 5,000 examples (loss 0.85, as at the start); the first of these was at 0.58 after 6,000."""
