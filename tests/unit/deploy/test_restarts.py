@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostraka.restarts import CRASH_LIMIT_AT_START, FIRST_DELAY_S, MAX_DELAY_S, STABLE_S, RestartPolicy
+from ostraka_gateway.config import DEFAULT_DEADLINE_MS
 
 
 def delays(policy, uptimes, *, has_been_ready=True):
@@ -11,8 +12,12 @@ def delays(policy, uptimes, *, has_been_ready=True):
 
 def test_delays_double_to_a_bound_and_what_has_served_is_never_given_up():
     found = delays(RestartPolicy(lambda: 1.0), [0.0] * 2000)
-    assert found[:8] == pytest.approx([0.0, *(FIRST_DELAY_S * 2**n for n in range(7))])
-    assert set(found[8:]) == {MAX_DELAY_S}
+    assert found[:5] == pytest.approx([0.0, *(FIRST_DELAY_S * 2**n for n in range(4))])
+    assert set(found[5:]) == {MAX_DELAY_S}
+
+
+def test_even_workers_that_die_together_again_and_again_are_back_well_within_the_default_deadline():
+    assert MAX_DELAY_S <= DEFAULT_DEADLINE_MS / 1000 / 4
 
 
 def test_a_long_life_is_a_fresh_start():
