@@ -120,7 +120,7 @@ async def watch(cluster: Cluster, processes: Processes) -> None:
         await asyncio.sleep(SAMPLE_S)
 
 
-async def run(cluster: Cluster, values: argparse.Namespace) -> tuple[SteadyLoad, Counter[str], Processes]:
+async def run(cluster: Cluster, values: argparse.Namespace) -> tuple[SteadyLoad, Counter[str], Processes, float]:
     clients, rng = Clients(cluster.url), random.Random(values.seed)
     asked, large = await clients.learn(make_asked(REQUESTS)), await clients.learn(make_large(LARGE))
     rate = values.rate or SHARE * await measure_capacity(clients, asked, CAPACITY_S)
@@ -137,13 +137,14 @@ async def run(cluster: Cluster, values: argparse.Namespace) -> tuple[SteadyLoad,
                 continue
             case: Case = rng.choice(REAL)
             injected[case.name] += 1
+            print(f"{time.monotonic() - begun:7.1f} s  {case.name}", flush=True)
             await faults.inject(case)
         await load.stop()
     finally:
         watching.cancel()
         await faults.close()
         await clients.close()
-    return load, injected, processes
+    return load, injected, processes, begun
 
 
 def is_peace(elapsed_s: float) -> bool:
@@ -151,13 +152,16 @@ def is_peace(elapsed_s: float) -> bool:
     return elapsed_s // PHASE_S % 2 == 1
 
 
-def report(load: SteadyLoad, injected: Counter[str], processes: Processes, values: argparse.Namespace) -> int:
+def report(
+    load: SteadyLoad, injected: Counter[str], processes: Processes, begun: float, values: argparse.Namespace
+) -> int:
     kinds = Counter(each.kind for each in load.outcomes)
     twice = count_duplicates(load.outcomes)
     print(as_markdown(("fault", "times"), [(name, str(count)) for name, count in sorted(injected.items())]))
     for each in load.outcomes:
         if each.kind is not Kind.RIGHT:
-            print(f"{each.kind} after {each.latency_s:.2f} s, {each.retries} retries: {each.detail}")
+            at = f"{each.due - begun:7.1f} s"
+            print(f"{at}  {each.kind} after {each.latency_s:.2f} s, {each.retries} retries: {each.detail}")
     spoilt = len(load.outcomes) - kinds[Kind.RIGHT] + twice
     p99 = as_ms(percentile((each.latency_s for each in load.outcomes), 0.99))
     counts = ", ".join(f"{kind} {kinds[kind]}" for kind in Kind)
@@ -191,7 +195,11 @@ def cells(each: Growth) -> Sequence[str]:
 def main() -> int:
     values = parse_arguments()
     with served(values.model, WORKERS) as cluster:
-        return report(*asyncio.run(run(cluster, values)), values)
+        try:
+            return report(*asyncio.run(run(cluster, values)), values)
+        finally:
+            if values.log:
+                Path(values.log).write_text("".join(cluster.lines), encoding="utf-8")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -201,6 +209,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, help="requests a second (default: a quarter of the measured capacity)")
     parser.add_argument("--seed", type=int, default=1, help="of the faults' order and times")
     parser.add_argument("--json", metavar="FILE", help="where the figures are written as well")
+    parser.add_argument("--log", metavar="FILE", help="where the server's log is written")
     return parser.parse_args()
 
 
