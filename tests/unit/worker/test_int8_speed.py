@@ -1,4 +1,5 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ from onnx import TensorProto, helper
 from structlog.testing import capture_logs
 
 from ostraka_shared.model_folder import ModelFolder
-from ostraka_worker import int8_speed, kernels
+from ostraka_worker import int8_speed, kernels, loading
 from ostraka_worker.build.builder import Form, build_source
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.int8_speed import COLUMNS, FP32_GEMM, INNER, INT8_GEMM, ROWS, TRIES, wanted_gain, warn_if_slow
@@ -94,9 +95,9 @@ def folder(tmp_path_factory) -> ModelFolder:
     ],
 )
 def test_the_runtimes_products_are_checked_where_they_are_used(monkeypatch, folder, precision, kinds, is_checked):
-    if not set(kinds) <= set(kernels.usable_kinds()):
-        pytest.skip(f"no {kinds[0]} here")
     monkeypatch.setattr(kernels, "usable_kinds", lambda: kinds)
+    # Whatever this machine can compute: what is chosen for it is the matter, not the choice's answers.
+    monkeypatch.setattr(loading, "load_engine", lambda *_: SimpleNamespace(version="1.0"))
     monkeypatch.setattr(int8_speed, "wanted_gain", lambda _: 1000.0)
     monkeypatch.setattr(int8_speed, "measure_gain", lambda: 1.0)
     with capture_logs() as events:
