@@ -21,9 +21,13 @@ class RestartPolicy:
     jitter: Callable[[], float]
     quick_deaths: int = 0
 
+    def count_death(self, uptime_s: float) -> None:
+        """Of one that is followed at once, whatever its history."""
+        self.quick_deaths = 1 if uptime_s >= STABLE_S else self.quick_deaths + 1
+
     def next_delay_s(self, uptime_s: float, *, has_been_ready: bool) -> float | None:
         """How long to wait before the next start, at first not at all; None to give the child up."""
-        self.quick_deaths = 1 if uptime_s >= STABLE_S else self.quick_deaths + 1
+        self.count_death(uptime_s)
         if not has_been_ready and self.quick_deaths >= CRASH_LIMIT_AT_START:
             return None
         if self.quick_deaths == 1:

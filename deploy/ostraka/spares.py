@@ -43,7 +43,7 @@ def put_spare(generation: Generation, door: Child) -> bool:
     spare = generation.spares.pop(door.name, None)
     if spare is None or not spare.is_running or not isinstance(door, GatewayChild):
         return False
-    door.policy.next_delay_s(time.monotonic() - door.started, has_been_ready=True)  # a death like any other
+    door.policy.count_death(time.monotonic() - door.started)
     spare.policy = door.policy
     spare.take_the_place_of(door)
     generation.gateways[generation.gateways.index(door)] = spare
