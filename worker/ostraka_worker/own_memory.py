@@ -3,8 +3,8 @@
 What is mapped changes with a file that is written to, and ends the process by SIGBUS where one is cut short. Copied, it
 is what was verified for as long as the process lives, and its forks share it all the same.
 
-onnxruntime 1.31.1 can also be given the files' bytes (`add_external_initializers_from_files_in_memory`), and copies them
-more than once: the embedded model in fp32 takes 467 MB then, 817 at most, and 1.7 s; with this 386, 492 and 0.9.
+onnxruntime 1.31.1 can also be given the files' bytes (`add_external_initializers_from_files_in_memory`), and copies
+them more than once: the embedded model in fp32 takes 467 MB then, 817 at most, and 1.7 s; with this 386, 492 and 0.9.
 """
 
 import ctypes
