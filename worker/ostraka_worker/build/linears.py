@@ -21,8 +21,8 @@ class Linears(Protocol):
 class Fp32Linears:
     """`panelled`: the weights are written a second time, as our own kernels read them (kernel_graphs.py has the names).
 
-    Once would do, if the runtime turned them for its operators while it loads: that took 870 MB at most, not 290, and 0.5 s
-    more, with the embedded model. Read as the runtime wants them, our products took twice as long.
+    Once would do, if the runtime turned them for its operators while it loads: with the embedded model that took 870 MB
+    at most, not 290, and 0.5 s more. Read as the runtime wants them, our products took twice as long.
     """
 
     def __init__(self, nodes: NodeWriter, *, panelled: bool = False) -> None:
