@@ -23,12 +23,13 @@ from ostraka_gateway.config import GatewayConfig
 from ostraka_gateway.control import Control, await_turn
 from ostraka_gateway.count_files import CountFiles
 from ostraka_gateway.decision import Gateway
+from ostraka_gateway.early_refusal import EarlyRefusal
 from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.large_bodies import LargeBodies
-from ostraka_gateway.leaving_protocol import protocol_for
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.orders import Serve
 from ostraka_gateway.rate_limit import RateLimit
+from ostraka_gateway.refusing_protocol import protocol_for
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.served_model import ServedModel
 from ostraka_gateway.siblings import Siblings
@@ -127,7 +128,11 @@ def build_server(config: GatewayConfig, gateway: Gateway) -> HttpProcess:
     return HttpProcess(
         uvicorn.Config(
             create_app(gateway, config.http.compat),
-            http=protocol_for(config.http.read_timeout_s, config.http.connections),
+            http=protocol_for(
+                config.http.read_timeout_s,
+                config.http.connections,
+                EarlyRefusal(gateway) if config.http.compat == "default" else None,
+            ),
             lifespan="off",
             log_config=None,
             log_level="warning",  # its start and stop are told in our own words

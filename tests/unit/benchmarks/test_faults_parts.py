@@ -5,10 +5,11 @@ import math
 import pytest
 
 from benchmarks.faults.overhead import read_timing
-from benchmarks.faults.overload import Told, summarize
+from benchmarks.faults.overload import summarize
+from benchmarks.faults.raw_client import Ended
 from benchmarks.faults.soak import Growth
 from benchmarks.faults.trend import fit
-from benchmarks.faults.wire import Answer, content_length, parse_head
+from benchmarks.faults.wire import content_length, parse_head
 
 
 def line(begin: float, per_s: float, level: float, points: int = 100) -> list[tuple[float, float]]:
@@ -43,8 +44,8 @@ def test_growth_is_judged_over_the_run(rss_an_hour: float, files_an_hour: float,
     assert Growth("worker", 100.0, 101.0, rss_an_hour, 0.1, 20.0, files_an_hour, 900).grows(0.5) is grows
 
 
-def told(status: int, due: float, ended: float, sent: float | None = None) -> Told:
-    return Told(due, due if sent is None else sent, ended, Answer(status, b"", b""))
+def told(status: int, due: float, ended: float, sent: float | None = None) -> Ended:
+    return Ended(due, due if sent is None else sent, ended, status)
 
 
 def test_an_overload_is_kept_where_each_of_its_figures_is() -> None:
@@ -63,7 +64,7 @@ def test_an_overload_is_kept_where_each_of_its_figures_is() -> None:
         ([told(500, 0.0, 0.1)], "neither right nor"),
     ],
 )
-def test_an_overload_names_what_is_not_kept(spoilt: list[Told], says: str) -> None:
+def test_an_overload_names_what_is_not_kept(spoilt: list[Ended], says: str) -> None:
     found = [*[told(200, 0.0, 1.9)] * 95, *[told(529, 0.0, 0.03)] * 200, *spoilt]
     (broken,) = summarize(found, capacity=10.0, seconds=10.0, deadline_s=2.0).broken()
     assert says in broken

@@ -13,8 +13,8 @@ import uvicorn
 from ostraka_gateway import connection_drain
 from ostraka_gateway.handover import HANDED, Handover, Takeover
 from ostraka_gateway.http_process import HttpProcess
-from ostraka_gateway.leaving_protocol import protocol_for
 from ostraka_gateway.private_client import PrivateClient, Unreachable
+from ostraka_gateway.refusing_protocol import protocol_for
 from tests.waiting import until
 
 REQUEST = b"POST /x HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi"

@@ -9,7 +9,7 @@ import uvicorn
 
 from ostraka_gateway.connection_drain import LAST_REQUESTS_S
 from ostraka_gateway.http_process import HttpProcess
-from ostraka_gateway.leaving_protocol import protocol_for
+from ostraka_gateway.refusing_protocol import protocol_for
 from tests.waiting import until
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
