@@ -47,7 +47,7 @@ def make_bodies(count: int, seed: int = 1) -> list[bytes]:
 
 async def drive(url: str, bodies: list[bytes], in_flight: int) -> Measured:
     """A closed loop, to find capacity: the next request starts when one is answered. Fails on any status but 200. The
-    client is a bare one: making sixteen of a full one takes half a second, which once was a fifth of what was measured."""
+    client is a bare one: making sixteen of a full one takes half a second, once a fifth of what was measured."""
     waiting = iter(bodies)
     latencies: list[float] = []
     pool, tokens = Pool(url), 0
