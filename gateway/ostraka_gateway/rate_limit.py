@@ -39,10 +39,6 @@ class RateLimit:
         self._requests: dict[str | None, Bucket] = {}
         self._tokens: dict[str | None, Bucket] = {}
 
-    @property
-    def is_set(self) -> bool:
-        return bool(self._requests_per_min or self._tokens_per_s)
-
     def take_request(self, key: str | None, now: float) -> None:
         """Raises RateLimited, and then takes nothing. A key of None stands for all clients together."""
         if not self._requests_per_min:

@@ -1,12 +1,15 @@
 """The parts of the overload, soak and overhead benchmarks that compute: on figures whose answer is known."""
 
+import contextlib
 import math
+import socket
 
 import pytest
 
+from benchmarks.faults import idle_connections
 from benchmarks.faults.overhead import read_timing
 from benchmarks.faults.overload import summarize
-from benchmarks.faults.raw_client import Ended
+from benchmarks.faults.raw_client import Ended, RawClient
 from benchmarks.faults.soak import Growth
 from benchmarks.faults.trend import fit
 from benchmarks.faults.wire import content_length, parse_head
@@ -93,3 +96,34 @@ def test_a_response_head_is_read() -> None:
     assert (status, headers["content-length"], content_length(head)) == (529, "12", 12)
     assert content_length(b"HTTP/1.1 204 \r\ndate: x\r\n\r\n") == 0
     assert read_timing(headers["server-timing"]) == {"queue": 1500.0, "total": 2000.0}
+
+
+def test_the_raw_client_keeps_its_connections_and_reads_answers_that_come_in_pieces() -> None:
+    """The server has them in three pieces, and each request's number back as its status."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.closing(RawClient(url_of(listener))) as client:
+        for number in (201, 202):
+            client.send(b"%d" % number, due=number)
+        servers = [listener.accept()[0] for _ in range(2)]
+        assert client.in_flight == 2
+        assert list(client.wait(0.0)) == []
+        ended = []
+        for server in servers:
+            status = server.recv(10)
+            for piece in (b"HTTP/1.1 " + status, b" \r\nContent-Length: 3\r\n\r\n1", b"23"):
+                server.sendall(piece)
+                ended += client.wait(5.0)
+        assert sorted((each.due, each.status) for each in ended) == [(201, 201), (202, 202)]
+        client.send(b"203", due=0.0)
+        assert (client.in_flight, servers[1].recv(10)) == (1, b"203"), "the one that was free last"
+        for server in servers:
+            server.close()
+        with pytest.raises(ConnectionError):
+            list(client.wait(5.0))
+
+
+def url_of(listener: socket.socket) -> str:
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_benchmarks_that_no_other_test_runs_can_be_imported() -> None:
+    assert idle_connections.WORKERS

@@ -21,6 +21,7 @@ from ostraka_gateway.limits import DEFAULT_LIMITS
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.refusing_protocol import protocol_for
+from ostraka_gateway.roster import Roster
 from ostraka_shared.errors import Overloaded
 from tests.unit.gateway.test_bounded_protocol import Transport
 from tests.waiting import until
@@ -35,7 +36,7 @@ class Front:
     def __init__(self):
         self.left_s, self.refusal, self.state = [], REFUSED, {}
         self.single_flight = SimpleNamespace(refusal_of_all=self.refuse, refused_all_at=-math.inf)
-        cluster = SimpleNamespace(metrics=Metrics(), single_flight=self.single_flight)
+        cluster = SimpleNamespace(metrics=Metrics(), single_flight=self.single_flight, roster=Roster("c", "f", 0.0))
         model = SimpleNamespace(name="m", limits=DEFAULT_LIMITS)
         pool, bodies = ThreadPoolExecutor(1), LargeBodies(2 * LARGE_BODY_BYTES)
         self.gateway = Gateway("gateway", None, model, cluster, pool, bodies, 9000, "2026-01-01")
@@ -128,9 +129,6 @@ async def test_nor_is_it_asked_where_not_all_are_refused_alike(front):
         return (await answer(front.connect(), request()))[1]
 
     assert await is_early()
-    front.gateway.rate_limit = RateLimit(1000, 0)
-    assert not await is_early()
-    front.gateway.rate_limit = RateLimit(0, 0)
     front.state = {"is_crowded": True}
     assert not await is_early()
     front.state = {}
@@ -140,6 +138,16 @@ async def test_nor_is_it_asked_where_not_all_are_refused_alike(front):
     assert not EarlyRefusal(front.gateway).answer(scope(), b"{}")
     front.refusal, front.gateway.successor = REFUSED, object()
     assert not EarlyRefusal(front.gateway).answer(scope(), b"{}")
+
+
+async def test_a_rate_is_taken_from_once(front):
+    front.gateway.rate_limit = RateLimit(2, 0)
+    for status, expects_early in ((529, True), (529, True), (429, False)):
+        told, is_early = await answer(front.connect(), request())
+        assert (told[:12], is_early) == (b"HTTP/1.1 %d" % status, expects_early)
+    front.gateway.rate_limit = RateLimit(1000, 5)
+    front.gateway.rate_limit.take_tokens("me", 100, asyncio.get_running_loop().time())
+    assert (await answer(front.connect(), request()))[0].startswith(b"HTTP/1.1 429 ")
 
 
 def scope():
