@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 REST_S = 0.004
-"""At three times the capacity the gateway takes 32 % of a core with it, and 35 without; 6 and 8 ms save a point more."""
+"""At three times the capacity the gateway takes 32 % of a core with it, 35 without; 6 and 8 ms save a point more."""
 PATIENT_S = 0.5
 """Where so long a deadline is refused, who is let in waits for fifty rests at least; a shorter one tells nothing."""
 CALLS = 4
