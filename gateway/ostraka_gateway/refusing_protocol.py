@@ -1,8 +1,10 @@
 """While nobody is let in, a request is refused as soon as it is here: no task, no layers.
 
-head ──► held to the end of its packet ──► not all here, and others were just refused ──► held for its rest
-│                                      │ HOLD_S, or its connection ends    │
-└► refused, or the application's ◄─────┴───────────────────────────────────┘
+    head ──► held to the end of its packet ──► others were just refused, and not all is here ──► held for its rest
+                         │                                             │ HOLD_S, or its connection ends │
+                         └► refused, or the application's ◄────────────┴────────────────────────────────┘
+
+In most seconds nobody is refused, and nothing is asked here that the application asks again.
 """
 
 import asyncio
@@ -52,14 +54,14 @@ class RefusingProtocol(LeavingProtocol):
     def _decide(self, cycle: RequestResponseCycle) -> None:
         is_last = self.cycle is cycle and not self._head.is_open
         can_refuse = is_last and cycle.keep_alive and not (self.flow.write_paused or self.transport.is_closing())
-        if not (self.refusals and can_refuse):
+        if not (self.refusals and can_refuse and self.refusals.is_likely()):
             self._start_held()
         elif not cycle.more_body:
             if answer := self.refusals.answer(cycle.scope, bytes(cycle.body)):  # type: ignore[arg-type]
                 self._refuse_held(answer)
             else:
                 self._start_held()
-        elif cycle.waiting_for_100_continue or not self.refusals.is_likely():
+        elif cycle.waiting_for_100_continue:
             self._start_held()
         elif not self._hold_timer:
             self._hold_timer = self.loop.call_later(HOLD_S, self._start_held)

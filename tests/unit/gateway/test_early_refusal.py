@@ -35,7 +35,7 @@ class Front:
 
     def __init__(self):
         self.left_s, self.refusal, self.state = [], REFUSED, {}
-        self.single_flight = SimpleNamespace(refusal_of_all=self.refuse, refused_all_at=-math.inf)
+        self.single_flight = SimpleNamespace(refusal_of_all=self.refuse, refused_all_at=math.inf)
         cluster = SimpleNamespace(metrics=Metrics(), single_flight=self.single_flight, roster=Roster("c", "f", 0.0))
         model = SimpleNamespace(name="m", limits=DEFAULT_LIMITS)
         pool, bodies = ThreadPoolExecutor(1), LargeBodies(2 * LARGE_BODY_BYTES)
@@ -129,6 +129,9 @@ async def test_nor_is_it_asked_where_not_all_are_refused_alike(front):
         return (await answer(front.connect(), request()))[1]
 
     assert await is_early()
+    front.single_flight.refused_all_at = asyncio.get_running_loop().time() - 2 * LIKELY_S
+    assert not await is_early()
+    front.single_flight.refused_all_at = math.inf
     front.state = {"is_crowded": True}
     assert not await is_early()
     front.state = {}
@@ -181,7 +184,6 @@ async def test_what_comes_in_pieces_is_held_while_others_are_refused(front, is_l
 
 @pytest.mark.parametrize("ends", ["late", "left", "expects"])
 async def test_it_is_held_no_longer_than_it_should_be(front, monkeypatch, ends):
-    front.single_flight.refused_all_at = math.inf
     monkeypatch.setattr(refusing_protocol, "HOLD_S", 0.0 if ends == "late" else 60.0)
     connection = front.connect()
     asked = request(b"{}", expect="100-continue" if ends == "expects" else None)
