@@ -66,7 +66,7 @@ class SingleFlight:
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         if deadline <= asked_at:
-            raise errors.DeadlineExceeded("the deadline passed before the request could be sent", self._retry_s())
+            raise self.too_late()
         if (known := self._answers.find(self._roster.fingerprint, question)) is not None:
             self._metrics.cached.inc()
             return Reply(known, 0.0, 0.0)
@@ -83,6 +83,10 @@ class SingleFlight:
         finally:
             self._leave(request_id, request)
         return self._reply(request_id, request, asked_at)
+
+    def too_late(self) -> errors.DeadlineExceeded:
+        """What whoever cannot even ask before the deadline is told."""
+        return errors.DeadlineExceeded("the deadline passed before the request could be sent", self._retry_s())
 
     def refusal_of_all(self, deadline: float) -> errors.Overloaded | None:
         """What any request with that deadline would be told now, whatever it asks; so that nobody need look. None where
