@@ -1,35 +1,31 @@
 """The supervisor's side of a gateway: a child like the others, that takes orders and reports."""
 
 import contextlib
-import time
 from dataclasses import dataclass, field
 
 import structlog
 
 from ostraka.children import ControlledChild
 from ostraka.stillness import Stillness
-from ostraka_gateway.orders import MESSAGE_BYTES, Order, Report, Serve, decode_report, encode_order
+from ostraka_gateway.orders import MESSAGE_BYTES, CountBroken, Order, Report, decode_report, encode_order
 
 log = structlog.get_logger()
 
 
 @dataclass(slots=True, eq=False)
 class GatewayChild(ControlledChild):
-    """`stillness`: since it last said anything, or was started. `is_spare`: while it waits for its turn.
-    `broken_requests`: what it had begun when it last ended, and nobody has been told of yet."""
+    """`stillness`: since it last said anything, or was started. `broken_requests`: what those before it had begun when
+    they ended, and nobody has been told of yet."""
 
     report: Report = field(default_factory=Report)
     is_understood: bool = True
     stillness: Stillness = field(default_factory=lambda: Stillness(0.0), repr=False)
     has_reported: bool = False
-    is_spare: bool = False
     broken_requests: int = 0
 
     def start(self) -> None:
         ControlledChild.start(self)
         self.stillness, self.has_reported = Stillness(self.started), False
-        if self.broken_requests and self.order(Serve(self.broken_requests)):
-            self.broken_requests = 0
 
     def reap(self) -> int | None:
         in_flight = self.report.in_flight_requests
@@ -38,11 +34,6 @@ class GatewayChild(ControlledChild):
             log.warning("requests_broken", child=self.name, requests=in_flight)
             self.broken_requests += in_flight
         return code
-
-    def take_the_place_of(self, other: "GatewayChild") -> None:
-        """As a spare whose turn has come."""
-        self.is_spare, self.stillness = False, Stillness(time.monotonic())
-        self.order(Serve(other.broken_requests + other.report.in_flight_requests))
 
     def hang_up(self) -> None:
         ControlledChild.hang_up(self)
@@ -63,6 +54,8 @@ class GatewayChild(ControlledChild):
                     self.stillness.heard(now)
                     self.has_reported = True
                     self._take(message)
+                    if self.broken_requests and self.order(CountBroken(self.broken_requests)):
+                        self.broken_requests = 0
                 else:  # it is ending; an end that can be read for ever would keep its reader awake
                     self.control.close()
                     self.control = None

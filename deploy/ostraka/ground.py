@@ -124,7 +124,8 @@ class Ground:
         if found == first and found is not None:
             return ()
         if MODEL_FILES_CHANGED not in self._told.get(generation.number, ()):
-            keeps = "workers are forked from memory" if generation.zygotes else "a worker that dies cannot come back"
+            is_kept = any(worker.fork_from for worker in generation.workers)
+            keeps = "workers are forked from memory" if is_kept else "a worker that dies cannot come back"
             hint = f"{keeps}; put the folder back as it was and run `ostraka rollout`"
             log.error("model_files_changed", model=str(generation.model.path), is_gone=found is None, hint=hint)
         return (MODEL_FILES_CHANGED,)

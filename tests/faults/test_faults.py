@@ -121,12 +121,7 @@ def test_a_full_queue_refuses_at_once(fake_model, release: Path) -> None:
 
 def test_a_killed_gateway_comes_back_and_its_workers_find_it(cluster: Cluster) -> None:
     workers = {w["worker"]: w["pid"] for w in cluster.health()["workers"]}
-    gateway = next(
-        child
-        for child in psutil.Process(cluster.process.pid).children()
-        if "ostraka_gateway" in " ".join(child.cmdline())
-    )
-    gateway.kill()
+    cluster.gateways()["gateway"].kill()
     cluster.wait_event("child_exited", child="gateway", code="SIGKILL")
 
     def answers() -> bool:
@@ -227,8 +222,7 @@ def test_a_cluster_that_was_paused_as_a_whole_loses_no_worker(cluster: Cluster) 
         process.suspend()
     pause_ends = time.monotonic() + PAUSE_S
     wait_for(lambda: time.monotonic() > pause_ends, "a pause longer than any patience")
-    gateway = next(p for p in processes if "ostraka_gateway" in p.cmdline())
-    gateway.resume()
+    cluster.gateways()["gateway"].resume()
     for process in processes:
         process.resume()
     assert cluster.decide("x").status_code == 200
@@ -238,10 +232,10 @@ def test_a_cluster_that_was_paused_as_a_whole_loses_no_worker(cluster: Cluster) 
 def test_signals_that_mean_nothing_end_nobody(cluster: Cluster) -> None:
     """SIGHUP to the supervisor is a stop, as of a terminal that is closed."""
     supervisor = psutil.Process(cluster.process.pid)
-    for process in (supervisor, *supervisor.children()):  # gateway, zygote, spare, workers
+    for process in (supervisor, *supervisor.children()):  # gateway, zygotes, their spares, workers
         for number in (signal.SIGUSR1, signal.SIGUSR2, *([signal.SIGHUP] if process != supervisor else [])):
             process.send_signal(number)
-    for name in ("supervisor", "gateway", "zygote", "worker w0", "worker w1"):
+    for name in ("supervisor", "gateway", "gateway zygote", "zygote", "worker w0", "worker w1"):
         cluster.wait_event("signal_ignored", process=name, signal="SIGUSR2")
     assert not cluster.event("child_exited")
     assert cluster.decide("x").status_code == 200

@@ -4,13 +4,13 @@ import signal
 from types import SimpleNamespace
 
 import pytest
+from ostraka.spares import has_parted
 
 from ostraka import gateway_watch as watch_module
 from ostraka.gateway_child import GatewayChild
 from ostraka.gateway_watch import FIRST_REPORT_S, POLL_S, GatewayWatch
 from ostraka.generation import Generation
 from ostraka.restarts import RestartPolicy
-from ostraka.spares import has_parted
 from ostraka.stillness import CALM_S, DOUBT_S, SILENT_S, STEP_S, CoreTimes, Stillness
 from ostraka_gateway.orders import Serve
 
