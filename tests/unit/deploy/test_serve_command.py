@@ -17,7 +17,9 @@ from ostraka.generation_plan import first_generation
 from ostraka.serve_command import _prepare_next, listen, private_run_dir
 from ostraka.serve_config import ProcessesConfig, ServeConfig, StopConfig
 from ostraka_gateway import open_files
-from ostraka_gateway.config import GatewayConfig
+from ostraka_gateway.config import GatewayConfig, GatewayZygoteConfig
+from ostraka_gateway.http_config import HttpConfig
+from ostraka_gateway.limits import Limits
 from ostraka_shared import addresses
 from ostraka_shared.addresses import METRICS_FOLDER
 from ostraka_shared.errors import ConfigError
@@ -91,10 +93,22 @@ def test_a_worker_of_two_cores_has_two_threads_pinned_or_not(fake_model, tmp_pat
     assert [worker.cores for worker in workers] == ([(0, 1), (2, 3)] if is_pinned else [(), ()])
 
 
+def test_gateways_are_forked_from_one_that_knows_what_they_are_told(fake_model, tmp_path):
+    http = HttpConfig(name="served", limits=Limits(score_levels=4))
+    generation, gateway, _ = children(ServeConfig(port=0, http=http), fake_model, tmp_path)
+    zygote = generation.zygotes[0]
+    assert generation.gateways[0].fork_from == zygote.fork
+    zygote.pass_fds = (7,)  # as its start would
+    assert zygote.command(1)[:2] == ["-m", "ostraka_gateway.zygote"]
+    found = parse(GatewayZygoteConfig, zygote.command(1)[2:])
+    assert (found.name, found.limits, found.model_front) == (http.name, http.limits, gateway.cluster.model_front)
+    assert (found.control_fd, found.generation, found.figures_at) == (7, generation.number, gateway.figures_at)
+
+
 def zygotes(generation):
     """Of each: its settings, and the names of the workers that it forks."""
     found = []
-    for zygote in generation.zygotes:
+    for zygote in generation.zygotes[1:]:  # the first is the gateways'
         zygote.pass_fds = (7,)  # as its start would
         workers = [worker.name for worker in generation.workers if worker.fork_from == zygote.fork]
         assert zygote.command(1)[:2] == ["-m", "ostraka_worker.zygote"]
@@ -121,7 +135,7 @@ def test_each_node_has_a_zygote_on_the_cores_of_its_workers(fake_model, tmp_path
 )
 def test_workers_that_load_for_themselves_or_have_several_threads_have_no_zygote(fake_model, tmp_path, config, workers):
     generation, _, _ = children(config, fake_model, tmp_path, workers=workers)
-    assert generation.zygotes == []
+    assert [zygote.name for zygote in generation.zygotes] == ["gateway zygote"]
     assert {worker.fork_from for worker in generation.workers} == {None}
 
 
