@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from ostraka_gateway.framing import fault_of_framing
 from ostraka_shared.errors import HeadersTooLarge, RequestError, Unreadable
 
 HEADER_MARKS = len(": \r\n")
@@ -10,6 +11,7 @@ HEAD_BYTES_MAX = 64 * 1024
 """Of path and headers; most servers take 8 to 64 kB."""
 ONCE_ONLY = frozenset({b"host", b"authorization"})
 """Two of them would be one for the proxy in front, which routes or lets in by it, and another for us."""
+TRANSFER_ENCODING = b"transfer-encoding"
 
 
 class RequestHead:
@@ -19,17 +21,23 @@ class RequestHead:
     def __init__(self) -> None:
         self.is_open = False
         self._bytes = self._unfinished_bytes = 0
-        self._seen: set[bytes] = set()
-        self._twice: str | None = None
+        self._once: dict[bytes, bytes] = {}
+        self._transfer_encodings: list[bytes] = []
+        self._fault: RequestError | None = None
 
     def begin(self) -> None:
         self.is_open = True
         self._bytes = self._unfinished_bytes = 0
-        self._seen.clear()
-        self._twice = None
+        self._once.clear()
+        self._transfer_encodings.clear()
+        self._fault = None
 
-    def end(self) -> None:
+    def end(self, version: str) -> None:
+        """Raises what is wrong with the whole of it, which stops the parser before the request is one."""
         self.is_open = False
+        self._fault = fault_of_framing(version, self._once.get(b"host"), self._transfer_encodings)
+        if self._fault is not None:
+            raise self._fault
 
     def count(self, size: int) -> None:
         """Of what the parser has made out. Raises HeadersTooLarge, which stops it."""
@@ -37,23 +45,25 @@ class RequestHead:
         if self._bytes > HEAD_BYTES_MAX:
             raise headers_too_large()
 
+    def count_header_bytes(self, name: bytes, value: bytes) -> None:
+        self.count(len(name) + len(value) + HEADER_MARKS)
+
     def count_header(self, name: bytes, value: bytes) -> None:
         """Raises HeadersTooLarge or Unreadable, which stop the parser."""
-        self.count(len(name) + len(value) + HEADER_MARKS)
+        self.count_header_bytes(name, value)
         if (known := name.lower()) in ONCE_ONLY:
-            if known in self._seen:
-                self._twice = known.decode()
-                raise self.fault
-            self._seen.add(known)
+            if known in self._once:
+                self._fault = Unreadable(f"a request should have one {known.decode()} header, not several")
+                raise self._fault
+            self._once[known] = value
+        elif known == TRANSFER_ENCODING:
+            self._transfer_encodings.append(value)
 
-    @property
-    def fault(self) -> RequestError:
-        """Of a head that the parser stopped at."""
+    def fault(self, reason: str) -> RequestError:
+        """Of a request that the parser stopped at, for that reason."""
         if self.is_too_large:
             return headers_too_large()
-        if self._twice:
-            return Unreadable(f"a request should have one {self._twice} header, not several")
-        return Unreadable("this is not HTTP/1.1 as this server reads it")
+        return self._fault or Unreadable(f"this is not HTTP/1.1 as this server reads it: {reason}")
 
     def count_unfinished(self, size: int) -> None:
         self._unfinished_bytes += size

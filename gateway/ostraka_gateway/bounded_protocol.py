@@ -65,11 +65,14 @@ class BoundedProtocol(PlainProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._head.is_open:  # a trailer: whoever looked at the head, in front of us, has not seen it
+            self._head.count_header_bytes(name, value)
+            return
         self._head.count_header(name, value)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._head.end()
+        self._head.end(self.parser.get_http_version())
         earlier = self.cycle if self.is_busy else None
         super().on_headers_complete()
         if self.cycle is not earlier:
@@ -79,8 +82,9 @@ class BoundedProtocol(PlainProtocol):
         self._arrival.stop()
         super().on_message_complete()
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  uvicorn's, in plain text
-        self._refuse(self._head.fault)
+    def send_400_response(self, msg: str) -> None:
+        """Uvicorn's is in plain text."""
+        self._refuse(self._head.fault(msg))
 
     def _on_late(self) -> None:
         if self.transport.is_closing():

@@ -49,8 +49,8 @@ class PlainProtocol(HttpToolsProtocol):
         try:
             while (read := self._feed(rest)) is not None:
                 rest = rest[read:]
-        except httptools.HttpParserError:
-            self.send_400_response("this is not HTTP")
+        except httptools.HttpParserError as bad:
+            self.send_400_response(str(bad))
 
     def _feed(self, data: memoryview) -> int | None:
         """How much of it was read when the parser had to be begun anew; None when all was."""

@@ -43,6 +43,7 @@ STATUS = {
     "unsupported_media_type": (415, "unsupported_media_type"),
     "client_left": (499, "client_left"),
     "headers_too_large": (431, "headers_too_large"),
+    "unknown_transfer_coding": (501, "unknown_transfer_coding"),
 }
 """An error's code: its status, and the `error_type` clients see. Where the System One API's clients know a name for the
 status it is that one; elsewhere our own code says more."""

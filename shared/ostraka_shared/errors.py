@@ -5,6 +5,7 @@ OstrakaError
 │   ├── InvalidRequest        a field is wrong; `loc` says which
 │   ├── Unauthenticated       no key, or none of ours
 │   ├── UnsupportedMediaType  the body is of a type, or encoded in a way, that is not read here
+│   ├── UnknownTransferCoding the body is sent in a way that is not read here
 │   ├── Unreadable            not HTTP, or an encoded body that is damaged or cut short
 │   ├── HeadersTooLarge       more bytes before the body than any client sends
 │   ├── BodyTooLarge          more bytes than any useful request has
@@ -65,6 +66,10 @@ class UnsupportedMediaType(RequestError):
     def __init__(self, message: str, accept_encoding: str = "") -> None:
         super().__init__(message)
         self.accept_encoding = accept_encoding
+
+
+class UnknownTransferCoding(RequestError):
+    code = "unknown_transfer_coding"
 
 
 class Unreadable(RequestError):

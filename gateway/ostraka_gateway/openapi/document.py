@@ -22,8 +22,9 @@ VERSION = version("ostraka")
 REF = "#/components/schemas/{model}"
 DESCRIPTION = (
     "Where keys are set, all but the probes want one. Bodies may be encoded with zstd, gzip or deflate. What is not "
-    "HTTP, has more than 64 kB of headers or does not arrive in time gets a 400, 431 or 408 and a closed connection: "
-    "in the usual form, but without a request id, because there was no request yet."
+    "HTTP, comes in another transfer coding than chunked, has more than 64 kB of headers or does not arrive in time "
+    "gets a 400, 501, 431 or 408 and a closed connection: in the usual form, but without a request id, because there "
+    "was no request yet."
 )
 DECISION_STATUSES = ("400", "401", "408", "413", "415", "422", "429", "500", "503", "504", "529")
 PAGE_STATUSES = ("401", "503")

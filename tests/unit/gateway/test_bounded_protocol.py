@@ -102,7 +102,8 @@ async def test_no_head_beyond_the_limit_passes(protocol, asked, packets):
 
 @pytest.mark.parametrize("name", ["Host", "hOST", "Authorization"])
 async def test_what_a_proxy_decides_by_may_be_there_once_only(protocol, asked, name):
-    once = f"GET /once HTTP/1.1\r\n{name}: a\r\nAccept: x\r\nAccept: y\r\n\r\n".encode()
+    first = "" if name.lower() == "host" else "Host: a\r\n"
+    once = f"GET /once HTTP/1.1\r\n{first}{name}: a\r\nAccept: x\r\nAccept: y\r\n\r\n".encode()
     protocol.data_received(once * 2)
     await asyncio.gather(*protocol.tasks)
     await until(lambda: len(asked) == 2)
@@ -115,21 +116,29 @@ async def test_what_a_proxy_decides_by_may_be_there_once_only(protocol, asked, n
 
 
 async def test_each_request_has_the_whole_limit(protocol, asked):
-    head = b"GET / HTTP/1.1\r\nx-y: " + b"z" * (HEAD_BYTES_MAX * 2 // 3) + b"\r\n\r\n"
+    head = b"GET / HTTP/1.1\r\nhost: a\r\nx-y: " + b"z" * (HEAD_BYTES_MAX * 2 // 3) + b"\r\n\r\n"
     for _ in range(3):
         protocol.data_received(head)
         await asyncio.gather(*protocol.tasks)
     assert asked == ["/"] * 3
 
 
-UPGRADE = b"POST %b HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: %b\r\nContent-Length: 5\r\n\r\n"
+UPGRADE = (
+    b"POST %b HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: %b\r\nContent-Length: 5\r\n\r\n"
+)
 
 
 @pytest.mark.parametrize("wanted", [b"h2c", b"websocket"])
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 async def test_an_upgrade_is_answered_as_if_not_asked_for_and_not_logged(protocol, asked, caplog, wanted, size):
     """With its body, and what comes after it, in packets of that size."""
-    sent = UPGRADE % (b"/x", wanted) + b"first" + UPGRADE % (b"/y", wanted) + b"later" + b"GET /z HTTP/1.1\r\n\r\n"
+    sent = (
+        UPGRADE % (b"/x", wanted)
+        + b"first"
+        + UPGRADE % (b"/y", wanted)
+        + b"later"
+        + b"GET /z HTTP/1.1\r\nhost: a\r\n\r\n"
+    )
     for at in range(0, len(sent), size):
         protocol.data_received(sent[at : at + size])
     await until(lambda: len(asked) == 3 and not protocol.tasks)
@@ -143,7 +152,7 @@ async def test_what_follows_connect_is_not_read(protocol, asked):
     assert asked == ["/a"]
 
 
-FIRST = b"POST /a HTTP/1.1\r\nContent-Length: 5\r\n\r\nfirst"
+FIRST = b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nfirst"
 
 
 @pytest.mark.parametrize(
@@ -151,8 +160,8 @@ FIRST = b"POST /a HTTP/1.1\r\nContent-Length: 5\r\n\r\nfirst"
     [
         b"\x16\x03\x01\r\n\r\n",
         b"GET / HTTP/1.1\r\nx-y: " + b"z" * OVER + b"\r\n\r\n",
-        b"POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        b"POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\nzz\r\n",
+        b"POST /b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\nzz\r\n",
     ],
     ids=["no request", "head too large", "body", "rest of a body"],
 )
@@ -168,7 +177,7 @@ async def test_the_answer_to_a_request_is_never_the_refusal_of_the_next(protocol
 
 
 async def test_an_old_client_is_told_nothing_before_its_answer(protocol, asked):
-    head = b"POST /a HTTP/1.%d\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+    head = b"POST /a HTTP/1.%d\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
     protocol.data_received(head % 0)
     await asyncio.sleep(0)
     protocol.data_received(b"first")
@@ -188,13 +197,13 @@ async def test_what_is_not_http_is_not_logged(protocol, caplog, sent):
 
 
 async def test_who_says_with_his_request_that_he_has_sent_all_is_answered_and_then_hung_up_on(protocol, asked):
-    protocol.data_received(b"GET /x HTTP/1.1\r\n\r\n")
+    protocol.data_received(b"GET /x HTTP/1.1\r\nhost: a\r\n\r\n")
     assert protocol.eof_received()
     await asyncio.gather(*protocol.tasks)
     assert (asked, status_of(protocol), protocol.transport.ended) == (["/x"], 200, "closed")
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /x HT", b"POST /x HTTP/1.1\r\ncontent-length: 5\r\n\r\nhi"])
+@pytest.mark.parametrize("sent", [b"", b"GET /x HT", b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhi"])
 async def test_who_hangs_up_before_his_request_is_there_is_let_go(protocol, sent):
     if sent:
         protocol.data_received(sent)
@@ -203,14 +212,14 @@ async def test_who_hangs_up_before_his_request_is_there_is_let_go(protocol, sent
 
 
 async def test_who_hangs_up_later_has_given_up(protocol, monkeypatch):
-    protocol.data_received(b"GET /x HTTP/1.1\r\n\r\n")
+    protocol.data_received(b"GET /x HTTP/1.1\r\nhost: a\r\n\r\n")
     now = protocol.loop.time()
     monkeypatch.setattr(protocol, "loop", SimpleNamespace(time=lambda: now + 2 * HALF_CLOSE_S))
     assert not protocol.eof_received()
 
 
 async def test_a_connection_that_is_to_leave_has_one_more_answer(protocol, asked):
-    request = b"GET / HTTP/1.1\r\n\r\n"
+    request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
     protocol.data_received(request)
     await asyncio.gather(*protocol.tasks)
     assert b"connection: close" not in protocol.transport.written
@@ -224,7 +233,7 @@ async def test_a_connection_that_is_to_leave_has_one_more_answer(protocol, asked
 
 
 async def test_an_answer_that_is_being_made_can_be_made_the_last(protocol, asked):
-    protocol.data_received(b"GET / HTTP/1.1\r\n\r\n")
+    protocol.data_received(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
     protocol.close_after_next()
     await asyncio.gather(*protocol.tasks)
     assert (asked, b"connection: close" in protocol.transport.written) == (["/"], True)
@@ -235,3 +244,30 @@ async def test_a_paused_answer_is_watched(protocol):
     protocol.pause_writing()
     assert protocol._unread._next_look is not None
     protocol.resume_writing()
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "told"),
+    [
+        (b"HTTP/1.1\r\n", 400, "host header"),
+        (b"HTTP/1.1\r\nHost: a, b\r\n", 400, "host header"),
+        (b"HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n", 501, "chunked"),
+        (b"HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n", 501, "chunked"),
+        (b"HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n", 400, "end with chunked"),
+        (b"HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n", 400, "Transfer-Encoding"),
+        (b"HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n", 400, "Content-Length"),
+        (b"HTTP/1.0\r\nTransfer-Encoding: chunked\r\n", 400, "HTTP/1.0"),
+    ],
+)
+async def test_what_a_proxy_might_read_otherwise_is_told_so_and_no_request(protocol, asked, head, status, told):
+    protocol.data_received(b"POST /x " + head + b"\r\n0\r\n\r\nGET /y HTTP/1.1\r\nhost: a\r\n\r\n")
+    assert (status_of(protocol), protocol.transport.ended, asked, protocol.tasks) == (status, "closed", [], set())
+    assert told in json.loads(protocol.transport.written.partition(b"\r\n\r\n")[2])["detail"]["message"]
+
+
+async def test_a_trailer_is_no_header(protocol, asked):
+    request = b"POST /x HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n"
+    protocol.data_received(request + b"authorization: Bearer x\r\nhost: b\r\n\r\n")
+    await until(lambda: asked and not protocol.tasks)
+    assert (asked, status_of(protocol)) == (["/x hi"], 200)
+    assert protocol.scope["headers"] == [(b"host", b"a"), (b"transfer-encoding", b"chunked")]

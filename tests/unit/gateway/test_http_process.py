@@ -12,7 +12,7 @@ from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.leaving_protocol import protocol_for
 from tests.waiting import until
 
-REQUEST = b"GET / HTTP/1.1\r\n\r\n"
+REQUEST = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 
 
 async def app(scope, receive, send):

@@ -44,7 +44,7 @@ async def written(request, *messages, reads=False):
     return protocol.transport
 
 
-GET = b"GET / HTTP/1.1\r\n\r\n"
+GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -64,13 +64,13 @@ async def test_only_the_head_waits():
 
 
 async def test_a_head_without_a_body_does_not_wait():
-    (head,) = (await written(b"HEAD / HTTP/1.1\r\n\r\n", START, body(b"four"))).writes
+    (head,) = (await written(b"HEAD / HTTP/1.1\r\nhost: a\r\n\r\n", START, body(b"four"))).writes
     assert head.startswith(b"HTTP/1.1 200 ")
     assert head.endswith(b"\r\n\r\n")
 
 
 async def test_who_waits_to_be_told_to_go_on_is_told_at_once():
-    request = b"POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\nhi"
+    request = b"POST / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\nhi"
     go_on, answer = (await written(request, START, body(b"four"), reads=True)).writes
     assert go_on.startswith(b"HTTP/1.1 100 ")
     assert answer.endswith(b"four")
