@@ -1,6 +1,7 @@
 """The supervisor's side of a gateway: a child like the others, that takes orders and reports."""
 
 import contextlib
+import time
 from dataclasses import dataclass, field
 
 import structlog
@@ -34,6 +35,13 @@ class GatewayChild(ControlledChild):
             log.warning("requests_broken", child=self.name, requests=in_flight)
             self.broken_requests += in_flight
         return code
+
+    def schedule_restart(self, *, has_been_ready: bool) -> None:
+        """The time that it served counts as waited: it is back at once, unless it dies at once again."""
+        ControlledChild.schedule_restart(self, has_been_ready=has_been_ready)
+        if self.restart_at is not None and self.has_reported:
+            now = time.monotonic()
+            self.restart_at = max(now, self.restart_at - (now - self.started))
 
     def hang_up(self) -> None:
         ControlledChild.hang_up(self)
