@@ -141,6 +141,7 @@ class Supervisor:
                 self._exit_code = EXIT_FAILED
             return
         child.schedule_restart(has_been_ready=self._startup.is_over)
+        self._ground.hold_back(child, code)
         log.warning("child_exited", child=child.name, code=code, in_a_row=child.policy.quick_deaths)
         if self._stopping.is_up and _cannot_be_kept_up(serving):
             log.error("cannot_keep_up", child=child.name, hint="its own lines above say why")
