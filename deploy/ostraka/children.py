@@ -14,7 +14,9 @@ import structlog
 
 from ostraka.restarts import RestartPolicy
 from ostraka.signals import TAKEN
+from ostraka_gateway.auth import KEYS_VARIABLE
 from ostraka_shared.process_control import die_with_parent
+from ostraka_shared.setting_sources import PREFIX
 from ostraka_shared.stray_signals import STRAY
 
 log = structlog.get_logger()
@@ -98,10 +100,16 @@ class Child:
             [sys.executable, *self.command(self.incarnation)],
             stdin=subprocess.DEVNULL,
             pass_fds=self.pass_fds,
-            env={name: value for name, value in os.environ.items() if name not in self.withheld} | CHILD_ENVIRONMENT,
+            env={name: value for name, value in os.environ.items() if self._inherits(name)} | CHILD_ENVIRONMENT,
             process_group=0,  # Ctrl-C is for the supervisor, which drains in order
             preexec_fn=die_with(os.getpid()),  # noqa: PLW1509  this process has one thread
         )
+
+    def _inherits(self, variable: str) -> bool:
+        """Of our settings the keys alone, which no command line may show: it has all others there, and would take some
+        that are ours for its own."""
+        is_setting = variable.startswith(PREFIX) and variable != KEYS_VARIABLE
+        return not is_setting and variable not in self.withheld
 
     def reap(self) -> int | None:
         """The exit status of a process that has ended (negative for a signal), once; else None."""

@@ -23,7 +23,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-READ_TIMEOUT_S = 1.0
+READ_TIMEOUT_S = 0.5
 BODY_BYTES = 100_000
 FLAGS = [
     "--workers=1",
