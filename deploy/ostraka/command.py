@@ -38,7 +38,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(name: str, arguments: list[str]) -> int:
     """Errors of ours end as one line; a traceback means a fault of ours."""
-    _forget_service_port()
     _multiply_in_one_thread()
     try:
         code = _call(name, arguments)
@@ -63,12 +62,6 @@ def _call(name: str, arguments: list[str]) -> int:
     values = parser.parse_args(arguments)
     with sources_named(values):
         return int(module.run(values))
-
-
-def _forget_service_port() -> None:
-    """A Kubernetes Service named `ostraka` puts OSTRAKA_PORT=tcp://10.0.0.1:8017 into every container: not our port."""
-    if "://" in os.environ.get("OSTRAKA_PORT", ""):
-        del os.environ["OSTRAKA_PORT"]
 
 
 def _multiply_in_one_thread() -> None:

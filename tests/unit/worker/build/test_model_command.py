@@ -13,6 +13,8 @@ from ostraka_worker.build.progress import Bars, Lines, for_stderr
 from tests.unit.worker.build.forms import FORMS, random_tensors, write_folder
 from tests.unit.worker.build.made_adapters import write
 
+pytestmark = pytest.mark.usefixtures("quick_check")
+
 
 def call(*words: str | Path) -> int:
     return main(["model", *map(str, words)])
