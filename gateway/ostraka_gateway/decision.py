@@ -29,7 +29,7 @@ from ostraka_gateway.single_flight import Reply
 from ostraka_gateway.successor import REFUSED, Successor
 from ostraka_gateway.timeline import Timeline
 from ostraka_gateway.tokenization import TokenizedRequest
-from ostraka_shared.errors import ClientLeft, InvalidRequest, OstrakaError
+from ostraka_shared.errors import ClientLeft, DeadlineExceeded, InvalidRequest, OstrakaError
 
 DEADLINE_HEADER = "x-deadline-ms"
 JSON = "application/json"
@@ -201,7 +201,8 @@ async def _in_time(gateway: Gateway, step: Awaitable[Taken], deadline: float) ->
         async with asyncio.timeout_at(deadline):
             return await step
     except TimeoutError:
-        raise gateway.cluster.single_flight.too_late() from None
+        retry_s = gateway.cluster.single_flight.retry_s()
+        raise DeadlineExceeded("the deadline passed before the request could be read", retry_s) from None
 
 
 async def _ask(gateway: Gateway, http: Request, tokens: TokenizedRequest, deadline: float) -> Reply:

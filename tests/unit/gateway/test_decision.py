@@ -5,7 +5,6 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -23,7 +22,7 @@ from ostraka_gateway.shadow import Figures
 from ostraka_gateway.single_flight import Reply
 from ostraka_gateway.successor import Successor
 from ostraka_gateway.tokenization import TokenizedRequest
-from ostraka_shared.errors import DeadlineExceeded, InvalidRequest
+from ostraka_shared.errors import InvalidRequest
 
 ASKING = Asking()
 
@@ -159,13 +158,12 @@ async def test_only_short_texts_hold_up_the_others(state, prompts, body, is_at_o
 @pytest.mark.parametrize("size", [SHORT_BODY_BYTES + 1, LARGE_BODY_BYTES + 1])
 async def test_who_still_waits_for_a_thread_at_the_deadline_is_told_so_and_costs_it_nothing(size):
     let_go, tokenized = threading.Event(), []
-    late = partial(DeadlineExceeded, "late")
-    with serving(tokenize=tokenized.append, too_late=late) as gateway:
+    with serving(tokenize=tokenized.append, retry_s=lambda: 2.0) as gateway:
         for occupied in (gateway.tokenizer_pool, gateway.large_bodies._pool):
             occupied.submit(let_go.wait, 30)
         try:
             found = await ask_gateway(gateway, b"x" * size, x_deadline_ms="20")
         finally:
             let_go.set()
-    assert found.status_code == 504
+    assert (found.status_code, found.headers["retry-after"]) == (504, "2")
     assert tokenized == []
