@@ -32,6 +32,7 @@ class GatewayChild(ControlledChild):
             self.broken_requests = 0
 
     def reap(self) -> int | None:
+        self.take_reports(time.monotonic())  # the last one may still be unread
         in_flight = self.report.in_flight_requests
         code = ControlledChild.reap(self)
         if code and in_flight:

@@ -1,6 +1,19 @@
 """Requests that hang in a worker, and which one."""
 
+import contextlib
+import json
+from collections.abc import Iterator
+
 from tests.cluster import Cluster, wait_for
+from tests.integration.edge_requests import HEAD, connected
+
+
+@contextlib.contextmanager
+def asking(cluster: Cluster, body: dict[str, object], deadline_ms: int = 9000) -> Iterator[None]:
+    """A client that has sent a request, and leaves with the block, without an answer."""
+    sent = json.dumps(body).encode()
+    with connected(cluster, HEAD % len(sent) + b"x-deadline-ms: %d\r\n\r\n" % deadline_ms + sent):
+        yield
 
 
 def stall_one(cluster: Cluster, **headers: str):
