@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -122,12 +123,13 @@ def test_a_full_queue_refuses_at_once(fake_model, release: Path) -> None:
 
 def test_a_killed_gateway_comes_back_and_its_workers_find_it(cluster: Cluster) -> None:
     workers = {w["worker"]: w["pid"] for w in cluster.health()["workers"]}
-    gateway = next(
-        child
-        for child in psutil.Process(cluster.process.pid).children()
-        if "ostraka_gateway" in " ".join(child.cmdline())
-    )
-    gateway.kill()
+    killed = cluster.gateways()["gateway"]
+    killed.suspend()
+    host, _, port = cluster.url.removeprefix("http://").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as early:
+        early.sendall(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n")
+        killed.kill()
+        assert early.recv(1 << 16).startswith(b"HTTP/1.1 200 "), "what nobody has accepted outlives the only gateway"
     cluster.wait_event("child_exited", child="gateway", code="SIGKILL")
 
     def answers() -> bool:
@@ -206,6 +208,16 @@ def test_a_model_that_cannot_load_ends_the_server(tmp_path: Path) -> None:
     assert any("cannot_keep_up" in line for line in lines)
 
 
+def test_a_gateway_that_dies_again_and_again_ends_the_server(fake_model, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    (run_dir / "figures.sock").mkdir(parents=True)  # where it must bind a socket
+    run_dir.chmod(0o700)
+    code, lines = serve_until_it_ends(f"--model={fake_model.path}", "--workers=1", f"--run-dir={run_dir}")
+    assert code == 1
+    assert any("cannot_serve" in line and "figures.sock" in line for line in lines)
+    assert any("cannot_keep_up" in line and "gateway" in line for line in lines)
+
+
 def test_a_client_that_leaves_takes_its_queued_request_along(fake_model, release: Path) -> None:
     with running(fake_model.path, "--workers=1", "--batch-tokens=64") as cluster:
         stalled = cluster.ask_in_background("<stall>")
@@ -227,8 +239,7 @@ def test_a_cluster_that_was_paused_as_a_whole_loses_no_worker(cluster: Cluster) 
     for process in processes:
         process.suspend()
     let_pass(PAUSE_S)
-    gateway = next(p for p in processes if "ostraka_gateway" in p.cmdline())
-    gateway.resume()
+    cluster.gateways()["gateway"].resume()
     for process in processes:
         process.resume()
     assert cluster.decide("x").status_code == 200
@@ -238,10 +249,10 @@ def test_a_cluster_that_was_paused_as_a_whole_loses_no_worker(cluster: Cluster) 
 def test_signals_that_mean_nothing_end_nobody(cluster: Cluster) -> None:
     """SIGHUP to the supervisor is a stop, as of a terminal that is closed."""
     supervisor = psutil.Process(cluster.process.pid)
-    for process in (supervisor, *supervisor.children()):  # gateway, zygote, spare, workers
+    for process in (supervisor, *supervisor.children()):  # gateway, zygotes, their spares, workers
         for number in (signal.SIGUSR1, signal.SIGUSR2, *([signal.SIGHUP] if process != supervisor else [])):
             process.send_signal(number)
-    for name in ("supervisor", "gateway", "zygote", "worker w0", "worker w1"):
+    for name in ("supervisor", "gateway", "gateway zygote", "zygote", "worker w0", "worker w1"):
         cluster.wait_event("signal_ignored", process=name, signal="SIGUSR2")
     assert not cluster.event("child_exited")
     assert cluster.decide("x").status_code == 200

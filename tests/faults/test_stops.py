@@ -9,6 +9,7 @@ import httpx
 import psutil
 import pytest
 
+from ostraka.run_dirs import sweep
 from ostraka.stopping import SECOND_SIGNAL_S
 from ostraka.supervisor import SERVING_POLL_S
 from tests.cluster import Cluster, running, wait_for
@@ -18,10 +19,18 @@ from tests.waiting import let_pass
 pytestmark = pytest.mark.faults
 
 
-def test_nothing_outlives_a_killed_supervisor(cluster: Cluster) -> None:
-    cluster.remember_children()
-    cluster.process.kill()
-    cluster.check_no_orphans()
+def test_nothing_outlives_a_killed_supervisor_and_its_run_directory_is_swept(fake_model, tmp_path: Path) -> None:
+    (place := tmp_path / "run").mkdir()
+    with running(fake_model.path, "--workers=2", env={"XDG_RUNTIME_DIR": str(place)}) as cluster:
+        sweep(place)
+        (left,) = place.iterdir()
+        assert cluster.decide("x").status_code == 200, "who lives is left alone"
+        cluster.remember_children()
+        cluster.process.kill()
+        cluster.check_no_orphans()
+    assert left.exists()
+    sweep(place)
+    assert not left.exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
