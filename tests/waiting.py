@@ -22,7 +22,7 @@ def wait_until(predicate: Callable[[], Found], deadline_s: float = 10.0, what: s
 
 
 def let_pass(seconds: float) -> None:
-    """Where time itself is what a test is about: real processes are stopped for so long. Else wait for a condition."""
+    """Where time itself is what a test is about, and real processes' clocks are the judge. Else wait for a condition."""
     time.sleep(seconds)
 
 
