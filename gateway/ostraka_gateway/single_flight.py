@@ -119,7 +119,7 @@ class SingleFlight:
         demand = Demand(tokens, max(1, tokens - state_tokens), deadline - now, can_split=len(suffixes) > 1)
         load = measure_load(self._roster, self._dispatcher.line.lane_tokens, tokens, now)
         admit(demand, load, self._queue_limit_tokens)
-        request.is_to_wait = load.wait_s > demand.best_s(load)
+        request.is_to_wait = demand.is_to_wait(load)
         self._asked[question] = request
         self._dispatcher.add(request)
         return request
@@ -161,8 +161,7 @@ class SingleFlight:
         """From the one that was let in: those who joined it may have come late already. Not from who met a fault."""
         is_undisturbed = request.admitted > self._roster.pace.forgotten_at
         if request.is_to_wait and is_undisturbed and request.request_id == request_id:
-            caution = self._roster.caution
-            caution.was_late() if is_late else caution.was_in_time()
+            self._roster.caution.learn(is_late=is_late)
 
     def retry_s(self) -> float:
         """For whom the deadline has passed."""
