@@ -30,7 +30,11 @@ CHILD_ENVIRONMENT = {
 
 
 class ForkFailed(Exception):
-    """No process came of a fork that was asked for."""
+    """No process came of a fork that was asked for. `may_be_repeated`: another one that is asked for may come."""
+
+    def __init__(self, reason: str, *, may_be_repeated: bool = False) -> None:
+        super().__init__(reason)
+        self.may_be_repeated = may_be_repeated
 
 
 class Process(Protocol):
@@ -45,8 +49,8 @@ class Process(Protocol):
     def send_signal(self, number: signal.Signals) -> None: ...
 
 
-Fork = Callable[[Sequence[str]], Process | None]
-"""Of a program's arguments; None where it cannot even be asked for."""
+Fork = Callable[[Sequence[str], Sequence[int]], Process | None]
+"""Of a program's arguments, and descriptors of sockets that it is given; None where it cannot even be asked for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -80,10 +84,10 @@ class Child:
         self.started = time.monotonic()
         self.restart_at = None
         if self.fork_from and not self.has_fork_failed:
-            self.process = self.fork_from(self.command(self.incarnation)[2:])  # less -m and the module's name
+            self.process = self.fork_from(self.command(self.incarnation)[2:], self.pass_fds)  # less -m and the module
             if self.process:
                 return
-            self._say_not_forked("no process that has loaded the model is running")
+            self._say_not_forked("no process that has loaded is running")
         self.has_fork_failed = False
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN)  # until it has handlers of its own: ours would tell us
         try:
@@ -113,8 +117,9 @@ class Child:
             if self.process is None or (code := self.process.poll()) is None:
                 return None
         except ForkFailed as bad:
-            self._say_not_forked(str(bad))
-            self.process, self.has_fork_failed, self.restart_at = None, True, time.monotonic()
+            if not bad.may_be_repeated:
+                self._say_not_forked(str(bad))
+            self.process, self.has_fork_failed, self.restart_at = None, not bad.may_be_repeated, time.monotonic()
             return None
         if self.on_end:
             self.on_end(self.name, self.incarnation, code)
@@ -122,7 +127,7 @@ class Child:
         return code
 
     def _say_not_forked(self, reason: str) -> None:
-        log.warning("not_forked", child=self.name, reason=reason, hint="it loads the model for itself")
+        log.warning("not_forked", child=self.name, reason=reason, hint="it loads for itself")
 
     def schedule_restart(self, *, has_been_ready: bool) -> None:
         now = time.monotonic()

@@ -68,7 +68,7 @@ class SingleFlight:
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         if deadline <= asked_at:
-            raise errors.DeadlineExceeded("the deadline passed before the request could be sent", self._retry_s())
+            raise errors.DeadlineExceeded("the deadline passed before the request could be sent", self.retry_s())
         if (known := self._answers.find(self._roster.fingerprint, question)) is not None:
             self._metrics.cached.inc()
             return Reply(known, 0.0, 0.0)
@@ -81,7 +81,7 @@ class SingleFlight:
                 await answered
         except TimeoutError:
             self._learn(request_id, request, is_late=True)
-            raise errors.DeadlineExceeded("no answer before the deadline", self._retry_s()) from None
+            raise errors.DeadlineExceeded("no answer before the deadline", self.retry_s()) from None
         finally:
             self._leave(request_id, request)
         return self._reply(request_id, request, asked_at)
@@ -124,7 +124,7 @@ class SingleFlight:
         demand = Demand(tokens, max(1, tokens - state_tokens), deadline - now, can_split=len(suffixes) > 1)
         load = measure_load(self._roster, self._dispatcher.line.lane_tokens, tokens, now)
         admit(demand, load, self._queue_limit_tokens)
-        request.is_to_wait = load.wait_s > demand.best_s(load)
+        request.is_to_wait = demand.is_to_wait(load)
         self._asked[question] = request
         self._dispatcher.add(request)
         return request
@@ -160,16 +160,16 @@ class SingleFlight:
         if is_late := isinstance(error, errors.DeadlineExceeded):
             self._learn(request_id, request, is_late=True)
         # Each of those who wait is told of itself.
-        raise type(error)(str(error).replace(request.request_id, request_id), self._retry_s() if is_late else None)
+        raise type(error)(str(error).replace(request.request_id, request_id), self.retry_s() if is_late else None)
 
     def _learn(self, request_id: str, request: Request, *, is_late: bool) -> None:
         """From the one that was let in: those who joined it may have come late already. Not from who met a fault."""
         is_undisturbed = request.admitted > self._roster.pace.forgotten_at
         if request.is_to_wait and is_undisturbed and request.request_id == request_id:
-            caution = self._roster.caution
-            caution.was_late() if is_late else caution.was_in_time()
+            self._roster.caution.learn(is_late=is_late)
 
-    def _retry_s(self) -> float:
+    def retry_s(self) -> float:
+        """For whom the deadline has passed."""
         return retry_s(self._roster, self._dispatcher.line.tokens)
 
 

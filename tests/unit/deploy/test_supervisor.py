@@ -102,15 +102,15 @@ def zygote(world, monkeypatch):
     return found
 
 
-def test_a_zygote_is_started_before_the_workers_and_leaves_with_them(world, zygote):
+def test_a_zygote_is_started_before_its_forks_and_leaves_with_the_workers(world, zygote):
     assert world.run(quiet) == 0
-    assert [child.name for child in world.succession.children] == ["gateway", "zygote 0", "w0", "w1"]
+    assert [child.name for child in world.succession.children] == ["zygote 0", "gateway", "w0", "w1"]
     assert world.journal == ["gateway SIGTERM", "zygote 0 SIGKILL", "w0 SIGTERM", "w1 SIGTERM"]
 
 
 def test_a_zygote_that_dies_is_replaced_and_costs_no_worker(world, zygote):
     assert world.run(quiet, kill(zygote), quiet) == 0
-    assert [len(child.starts) for child in world.succession.children] == [1, 2, 1, 1]
+    assert [len(child.starts) for child in world.succession.children] == [2, 1, 1, 1]
 
 
 def test_a_zygote_that_cannot_be_kept_up_is_done_without(world, zygote):
