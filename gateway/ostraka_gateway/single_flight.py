@@ -66,7 +66,7 @@ class SingleFlight:
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         if deadline <= asked_at:
-            raise errors.DeadlineExceeded("the deadline passed before the request could be sent", self._retry_s())
+            raise errors.DeadlineExceeded("the deadline passed before the request could be sent", self.retry_s())
         if (known := self._answers.find(self._roster.fingerprint, question)) is not None:
             self._metrics.cached.inc()
             return Reply(known, 0.0, 0.0)
@@ -79,7 +79,7 @@ class SingleFlight:
                 await answered
         except TimeoutError:
             self._learn(request_id, request, is_late=True)
-            raise errors.DeadlineExceeded("no answer before the deadline", self._retry_s()) from None
+            raise errors.DeadlineExceeded("no answer before the deadline", self.retry_s()) from None
         finally:
             self._leave(request_id, request)
         return self._reply(request_id, request, asked_at)
@@ -155,7 +155,7 @@ class SingleFlight:
         if is_late := isinstance(error, errors.DeadlineExceeded):
             self._learn(request_id, request, is_late=True)
         # Each of those who wait is told of itself.
-        raise type(error)(str(error).replace(request.request_id, request_id), self._retry_s() if is_late else None)
+        raise type(error)(str(error).replace(request.request_id, request_id), self.retry_s() if is_late else None)
 
     def _learn(self, request_id: str, request: Request, *, is_late: bool) -> None:
         """From the one that was let in: those who joined it may have come late already. Not from who met a fault."""
@@ -163,7 +163,8 @@ class SingleFlight:
         if request.is_to_wait and is_undisturbed and request.request_id == request_id:
             self._roster.caution.learn(is_late=is_late)
 
-    def _retry_s(self) -> float:
+    def retry_s(self) -> float:
+        """For whom the deadline has passed."""
         return retry_s(self._roster, self._dispatcher.line.tokens)
 
 
