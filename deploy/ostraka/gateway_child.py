@@ -29,6 +29,7 @@ class GatewayChild(ControlledChild):
         self.stillness, self.has_reported = Stillness(self.started), False
 
     def reap(self) -> int | None:
+        self.take_reports(time.monotonic())  # the last one may still be unread
         in_flight = self.report.in_flight_requests
         code = ControlledChild.reap(self)
         if code and in_flight:

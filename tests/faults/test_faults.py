@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -17,11 +16,13 @@ from ostraka_shared.codec import decode, encode
 from ostraka_shared.messages import PROTOCOL_VERSION, Beat, Hello, Refused, Result
 from tests.cluster import Asked, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
-from tests.faults.stalls import stall_one
+from tests.faults.stalls import asking, stall_one
+from tests.waiting import let_pass
 
 pytestmark = pytest.mark.faults
 
 PAUSE_S = 3.0
+"""Longer than any patience."""
 
 
 def test_a_killed_workers_request_is_answered_by_another_and_three_kills_are_not_its_fault(
@@ -221,11 +222,11 @@ def test_a_client_that_leaves_takes_its_queued_request_along(fake_model, release
     with running(fake_model.path, "--workers=1", "--batch-tokens=64") as cluster:
         stalled = cluster.ask_in_background("<stall>")
         cluster.wait_worker("runs it", lambda w: w["running_tokens"] > 0)
-        with httpx.Client(base_url=cluster.url) as client, suppress(httpx.TimeoutException):
-            body = {"model": "jev-latest", "state": "x" * 200, "questions": {"q": {"type": "noul"}}}
-            client.post("/v1/systemone", json=body, timeout=0.3)
+        body = {"model": "jev-latest", "state": "x" * 200, "questions": {"q": {"type": "noul"}}}
+        with asking(cluster, body):
+            wait_for(lambda: cluster.health()["in_flight_requests"] == 2, "it is in")
         wait_for(lambda: cluster.health()["in_flight_requests"] == 1, "only the stalled one is left")
-        assert cluster.health()["queued_tokens"] == 0
+        wait_for(lambda: cluster.health()["queued_tokens"] == 0, "nothing is in the queue")
         release.touch()
         assert stalled.response().status_code == 200
         assert cluster.metric("ostraka_requests_total", route="/v1/systemone", status="499") == 1
@@ -237,8 +238,7 @@ def test_a_cluster_that_was_paused_as_a_whole_loses_no_worker(cluster: Cluster) 
     processes = [psutil.Process(cluster.process.pid), *cluster._children]
     for process in processes:
         process.suspend()
-    pause_ends = time.monotonic() + PAUSE_S
-    wait_for(lambda: time.monotonic() > pause_ends, "a pause longer than any patience")
+    let_pass(PAUSE_S)
     cluster.gateways()["gateway"].resume()
     for process in processes:
         process.resume()
@@ -315,8 +315,8 @@ def test_a_long_request_stops_when_its_client_leaves(tmp_path: Path) -> None:
     slow = make_fake_model(tmp_path / "slow", ms_per_token=0.5)
     with running(slow.path, "--workers=1") as cluster:
         body = {"model": "jev-latest", "state": "x", "questions": many(400)}
-        with httpx.Client(base_url=cluster.url) as client, suppress(httpx.TimeoutException):
-            client.post("/v1/systemone", json=body, timeout=0.5, headers={"x-deadline-ms": "60000"})
+        with asking(cluster, body, deadline_ms=60_000):
+            cluster.wait_worker("reads it", lambda w: w["running_tokens"] > 0)
         begun = time.monotonic()
         cluster.wait_worker("holds nothing", lambda w: w["in_flight_requests"] == 0)
         assert time.monotonic() - begun < 5, "reading it all takes over 12 s"

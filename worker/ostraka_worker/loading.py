@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
+import structlog
 
 from ostraka_shared.errors import ModelDamaged
 from ostraka_shared.model_folder import FileStates, ModelFolder, file_states, verify_folder
 from ostraka_worker.engine import Engine, Line
 from ostraka_worker.engines import load_engine
-from ostraka_worker.kernels import best_graph, multiplies
+from ostraka_worker.kernels import are_missing, best_graph, multiplies
+
+log = structlog.get_logger()
 
 PROOF_TOKENS = 2
 """Of the call that shows a fork to compute as its original did: every weight is used, and it takes one short call's
@@ -51,6 +54,8 @@ def load_verified(folder: ModelFolder, threads: int) -> Loaded:
     verify_folder(folder)
     loaded = Loaded(folder, load_engine(folder, threads), files)
     loaded.check_files()
+    if folder.spec.engine == "onnx" and are_missing():
+        log.warning("kernels_missing", hint="with a C compiler: python -m ostraka_worker.kernels.build")
     is_int8 = folder.spec.precision == "int8" and folder.spec.engine == "onnx"
     if is_int8 and not multiplies(best_graph(folder.graph)):
         from ostraka_worker.int8_speed import warn_if_slow  # noqa: PLC0415  it brings the runtime
