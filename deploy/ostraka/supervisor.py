@@ -34,7 +34,7 @@ from ostraka_shared.stray_signals import say_ignored
 
 log = structlog.get_logger()
 
-STARTING_POLL_S = 0.1
+WATCHFUL_POLL_S = 0.1
 SERVING_POLL_S = 0.25
 EXIT_FAILED = 1
 
@@ -99,9 +99,8 @@ class Supervisor:
             self._ground.turn(time.monotonic())
 
     def _wait_s(self) -> float:
-        is_starting = self._stopping.phase is Phase.UP and not self._startup.is_over
-        is_watchful = is_starting or self._rolling.is_under_way or self._gateway_watch.is_close
-        poll_s = STARTING_POLL_S if is_watchful else SERVING_POLL_S
+        is_watchful = self._rolling.is_under_way or self._gateway_watch.is_close
+        poll_s = WATCHFUL_POLL_S if is_watchful else SERVING_POLL_S
         due = [child.restart_at for child in self._succession.children if child.restart_at is not None]
         until_s = min([self._stopping.due, *due]) - time.monotonic()
         return max(0.0, min(poll_s, until_s))

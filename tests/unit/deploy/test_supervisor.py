@@ -4,7 +4,6 @@ import pytest
 
 from ostraka import supervisor as supervisor_module
 from ostraka.restarts import CRASH_LIMIT_AT_START
-from ostraka.supervisor import STARTING_POLL_S
 from tests.unit.deploy.supervised import FakeChild, kill, quiet
 
 
@@ -50,7 +49,7 @@ def test_what_dies_is_started_again_after_a_moment(world, who):
 
 def test_a_first_death_is_made_good_at_once(world):
     world.run(quiet, kill(world.workers[0]), quiet)
-    assert world.workers[0].starts == [1000.0, 1000.0 + STARTING_POLL_S]
+    assert world.workers[0].starts == [1000.0, 1000.0 + supervisor_module.SERVING_POLL_S]
 
 
 def test_a_death_is_seen_at_once_and_the_restart_is_not_overslept(world):
@@ -128,9 +127,3 @@ def test_a_fault_of_its_own_leaves_no_child(world):
     with pytest.raises(ZeroDivisionError):
         world.run(quiet, fault)
     assert [line for line in world.journal if "reaped" in line] == ["gateway reaped", "w0 reaped", "w1 reaped"]
-
-
-def test_it_looks_more_often_while_starting(world):
-    world.ready = lambda: 0
-    world.run(quiet, quiet)
-    assert world.waits[:2] == [STARTING_POLL_S] * 2
