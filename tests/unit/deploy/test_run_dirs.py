@@ -5,7 +5,7 @@ import shutil
 import socket
 import stat
 import tempfile
-from contextlib import ExitStack, chdir
+from contextlib import ExitStack
 
 import pytest
 
@@ -89,19 +89,20 @@ def test_a_run_dir_that_cannot_be_made_is_named(tmp_path, what):
 
 
 @pytest.fixture
-def left(tmp_path):
+def left(tmp_path_factory):
     """All that a killed server may leave, and what a link in it leads to."""
-    folder = tmp_path / "place" / "ostraka-x1y2z3_4"
+    base = tmp_path_factory.mktemp("a")  # a folder named after the test may be too long for a socket's address
+    folder = base / "place" / "ostraka-x1y2z3_4"
     folder.mkdir(mode=0o700, parents=True)
-    with ExitStack() as sockets, chdir(folder):  # from elsewhere, the path may be longer than an address can be
+    with ExitStack() as sockets:
         for name in ("control.sock", "workers.sock", "workers1.sock", "figures.sock"):
-            sockets.enter_context(socket.socket(socket.AF_UNIX)).bind(name)
+            sockets.enter_context(socket.socket(socket.AF_UNIX)).bind(str(folder / name))
     leave_note(folder, "w0", 1, KILLED)
     (folder / "w1.0a1b2c3d").touch()  # it was killed as it left a note
     (folder / METRICS_FOLDER).mkdir()
     (folder / FRONT_FOLDER).mkdir()
     (folder / "2").mkdir()
-    elsewhere = tmp_path / "elsewhere"
+    elsewhere = base / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "kept").touch()
     (folder / "2" / "link").symlink_to(elsewhere)
