@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest
 
-.PHONY: serve test check lint e2e faults overload soak test-faults bench bench-fair bench-engine conformance openapi format clean
+.PHONY: serve test check lint unit e2e faults overload soak test-faults bench bench-fair bench-engine conformance openapi format clean
 
 serve: $(VENV)/.installed        ## install, get and build the embedded model, serve on 127.0.0.1:8017
 	$(BIN)/ostraka serve $(FLAGS)
@@ -12,7 +12,10 @@ serve: $(VENV)/.installed        ## install, get and build the embedded model, s
 test: $(VENV)/.dev               ## the whole suite: unit, contract, integration, faults, the real model
 	$(PYTEST) -n 2 --dist loadgroup --hypothesis-profile=thorough
 
-check: lint                      ## the lints, and the unit tests
+check: $(VENV)/.dev              ## the lints, and beside them the unit tests
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint unit
+
+unit: $(VENV)/.dev               ## no processes but the tests' own: the rest is for `make test`
 	$(PYTEST) tests/unit tests/contract -q -n logical --maxprocesses 8 --dist loadgroup -p no:schemathesis
 
 lint: $(VENV)/.dev               ## formatting, lints, types, import rules

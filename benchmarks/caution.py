@@ -69,17 +69,18 @@ class Machine:
 
     def _learn(self, *, is_to_wait: bool, is_late: bool) -> None:
         if is_to_wait and self.is_learning:
-            self.caution.was_late() if is_late else self.caution.was_in_time()
+            self.caution.learn(is_late=is_late)
 
     def _arrive(self, now: float, tokens: int) -> None:
         queued, per_s = sum(each[1] for each in self.waiting), self.shown_per_s * self.pace.share
         load = Load(queued, 0, per_s, self.shown_per_s, True, CALL_S, caution=self.caution.factor)  # noqa: FBT003
+        demand = Demand(tokens, tokens, self.deadline_s)
         try:
-            admit(Demand(tokens, tokens, self.deadline_s), load, 10**9)
+            admit(demand, load, 10**9)
         except Overloaded:
             return
         self.let_in += 1
-        self.waiting.append((now + self.deadline_s, tokens, load.wait_s > 0))
+        self.waiting.append((now + self.deadline_s, tokens, demand.is_to_wait(load)))
 
 
 def main() -> None:

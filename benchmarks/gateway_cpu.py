@@ -128,8 +128,7 @@ async def drive(url: str, requests: list[bytes], in_flight: int, status: int = 2
 
 
 def find_gateway(cluster: Cluster) -> psutil.Process:
-    children = psutil.Process(cluster.process.pid).children()
-    return next(child for child in children if "ostraka_gateway" in child.cmdline())
+    return cluster.gateways()["gateway"]
 
 
 def cpu_s(process: psutil.Process) -> float:

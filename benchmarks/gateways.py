@@ -14,7 +14,6 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-import psutil
 import uvloop
 
 from benchmarks.faults.wire import Connection
@@ -46,8 +45,7 @@ async def drive(url: str, bodies: list[bytes], in_flight: int) -> float:
 
 def gateway_cpu_s(cluster: Cluster) -> list[float]:
     """Of each gateway so far."""
-    children = psutil.Process(cluster.process.pid).children()
-    times = [child.cpu_times() for child in children if "ostraka_gateway" in child.cmdline()]
+    times = [gateway.cpu_times() for gateway in cluster.gateways().values()]
     return [each.user + each.system for each in times]
 
 

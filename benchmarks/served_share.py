@@ -115,8 +115,7 @@ def keep_off(core: int, cluster: Cluster) -> None:
 
 
 def gateway(cluster: Cluster) -> psutil.Process:
-    children = psutil.Process(cluster.process.pid).children()
-    return next(child for child in children if "ostraka_gateway" in child.cmdline())
+    return cluster.gateways()["gateway"]
 
 
 def worker(cluster: Cluster) -> psutil.Process:

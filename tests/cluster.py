@@ -15,6 +15,8 @@ import httpx
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
+from ostraka.running_cluster import GATEWAY_NAME
+from ostraka_shared.addresses import gateway_name
 from tests.waiting import wait_until
 
 START_S = 60.0
@@ -87,6 +89,12 @@ class Cluster:
         worker: dict[str, Any] = wait_for(found, f"{name} {what}")
         return worker
 
+    def gateways(self) -> dict[str, psutil.Process]:
+        """By name; those that are there now."""
+        children = psutil.Process(self.process.pid).children()
+        named = [(found[1], child) for child in children if (found := GATEWAY_NAME.fullmatch(_name_of(child)))]
+        return {gateway_name(int(number)): child for number, child in sorted(named, key=lambda each: each[0])}
+
     def metric(self, name: str, **labels: str) -> float:
         """0 where there is no such series."""
         for family in text_string_to_metric_families(self.client.get("/metrics").text):
@@ -134,6 +142,13 @@ class Cluster:
         self.process.stderr.close()
         if hasattr(self, "client"):
             self.client.close()
+
+
+def _name_of(process: psutil.Process) -> str:
+    try:
+        return str(process.name())
+    except psutil.Error:  # it ends just now
+        return ""
 
 
 class Asked:

@@ -21,6 +21,11 @@ def wait_until(predicate: Callable[[], Found], deadline_s: float = 10.0, what: s
     return found
 
 
+def let_pass(seconds: float) -> None:
+    """Where time itself is what a test is about, and real processes' clocks are the judge. Else wait for a condition."""
+    time.sleep(seconds)
+
+
 async def until(predicate: Callable[[], object], deadline_s: float = 10.0) -> None:
     """As `wait_until`, while the event loop goes on: for what nobody is told of."""
     async with asyncio.timeout(deadline_s):

@@ -37,10 +37,11 @@ class Spent:
 
 def processes(cluster: Cluster) -> Iterator[tuple[str, psutil.Process]]:
     workers = {each["pid"] for each in cluster.health()["workers"]}
+    gateways = cluster.gateways().values()
     for each in psutil.Process(cluster.process.pid).children(recursive=True):
         if each.pid in workers:
             yield WORKERS, each
-        elif "ostraka_gateway" in each.cmdline():
+        elif each in gateways:
             yield GATEWAYS, each
 
 

@@ -27,6 +27,7 @@ from benchmarks.faults.run import REAL, Case, FaultRun
 from benchmarks.faults.serving import FAKE, served
 from benchmarks.faults.table import as_json, as_markdown, as_ms
 from benchmarks.faults.trend import Point, Trend, fit
+from ostraka.running_cluster import GATEWAY_NAME
 from ostraka_worker.build.catalog import PRECISIONS
 from tests.cluster import Cluster
 
@@ -84,7 +85,7 @@ class Processes:
     def _kind(self, process: psutil.Process, workers: set[int]) -> str:
         if process == self.supervisor:
             return "supervisor"
-        if "ostraka_gateway" in process.cmdline():
+        if GATEWAY_NAME.fullmatch(process.name()):
             return "gateway"
         return "worker" if process.pid in workers else "zygote"
 

@@ -14,7 +14,9 @@ import structlog
 
 from ostraka.restarts import RestartPolicy
 from ostraka.signals import TAKEN
+from ostraka_gateway.auth import KEYS_VARIABLE
 from ostraka_shared.process_control import die_with_parent
+from ostraka_shared.setting_sources import PREFIX
 from ostraka_shared.stray_signals import STRAY
 
 log = structlog.get_logger()
@@ -28,7 +30,11 @@ CHILD_ENVIRONMENT = {
 
 
 class ForkFailed(Exception):
-    """No process came of a fork that was asked for."""
+    """No process came of a fork that was asked for. `may_be_repeated`: another one that is asked for may come."""
+
+    def __init__(self, reason: str, *, may_be_repeated: bool = False) -> None:
+        super().__init__(reason)
+        self.may_be_repeated = may_be_repeated
 
 
 class Process(Protocol):
@@ -43,8 +49,8 @@ class Process(Protocol):
     def send_signal(self, number: signal.Signals) -> None: ...
 
 
-Fork = Callable[[Sequence[str]], Process | None]
-"""Of a program's arguments; None where it cannot even be asked for."""
+Fork = Callable[[Sequence[str], Sequence[int]], Process | None]
+"""Of a program's arguments, and descriptors of sockets that it is given; None where it cannot even be asked for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -78,10 +84,10 @@ class Child:
         self.started = time.monotonic()
         self.restart_at = None
         if self.fork_from and not self.has_fork_failed:
-            self.process = self.fork_from(self.command(self.incarnation)[2:])  # less -m and the module's name
+            self.process = self.fork_from(self.command(self.incarnation)[2:], self.pass_fds)  # less -m and the module
             if self.process:
                 return
-            self._say_not_forked("no process that has loaded the model is running")
+            self._say_not_forked("no process that has loaded is running")
         self.has_fork_failed = False
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN)  # until it has handlers of its own: ours would tell us
         try:
@@ -94,10 +100,16 @@ class Child:
             [sys.executable, *self.command(self.incarnation)],
             stdin=subprocess.DEVNULL,
             pass_fds=self.pass_fds,
-            env={name: value for name, value in os.environ.items() if name not in self.withheld} | CHILD_ENVIRONMENT,
+            env={name: value for name, value in os.environ.items() if self._inherits(name)} | CHILD_ENVIRONMENT,
             process_group=0,  # Ctrl-C is for the supervisor, which drains in order
             preexec_fn=die_with(os.getpid()),  # noqa: PLW1509  this process has one thread
         )
+
+    def _inherits(self, variable: str) -> bool:
+        """Of our settings the keys alone, which no command line may show: it has all others there, and would take some
+        that are ours for its own."""
+        is_setting = variable.startswith(PREFIX) and variable != KEYS_VARIABLE
+        return not is_setting and variable not in self.withheld
 
     def reap(self) -> int | None:
         """The exit status of a process that has ended (negative for a signal), once; else None."""
@@ -105,8 +117,9 @@ class Child:
             if self.process is None or (code := self.process.poll()) is None:
                 return None
         except ForkFailed as bad:
-            self._say_not_forked(str(bad))
-            self.process, self.has_fork_failed, self.restart_at = None, True, time.monotonic()
+            if not bad.may_be_repeated:
+                self._say_not_forked(str(bad))
+            self.process, self.has_fork_failed, self.restart_at = None, not bad.may_be_repeated, time.monotonic()
             return None
         if self.on_end:
             self.on_end(self.name, self.incarnation, code)
@@ -114,7 +127,7 @@ class Child:
         return code
 
     def _say_not_forked(self, reason: str) -> None:
-        log.warning("not_forked", child=self.name, reason=reason, hint="it loads the model for itself")
+        log.warning("not_forked", child=self.name, reason=reason, hint="it loads for itself")
 
     def schedule_restart(self, *, has_been_ready: bool) -> None:
         now = time.monotonic()

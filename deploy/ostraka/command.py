@@ -1,9 +1,14 @@
 """The `ostraka` command. Each subcommand is a module with `register(parser)` and `run(values) -> exit code`."""
 
+import contextlib
 import importlib
 import os
+import stat
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
+
+import structlog
 
 from ostraka.interrupts import EXIT_INTERRUPTED, ending_at_once
 from ostraka_shared.errors import OstrakaError
@@ -38,10 +43,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(name: str, arguments: list[str]) -> int:
     """Errors of ours end as one line; a traceback means a fault of ours."""
-    _forget_service_port()
     _multiply_in_one_thread()
     try:
-        code = _call(name, arguments)
+        with _nothing_for_all_to_write():
+            code = _call(name, arguments)
         print(end="", flush=True)  # what cannot be written is said here, and not at the interpreter's end
     except BrokenPipeError:  # `| head`: whoever read has enough
         code = EXIT_FAILED
@@ -60,15 +65,27 @@ def _call(name: str, arguments: list[str]) -> int:
         module = importlib.import_module(module_name)
     parser = build_parser(f"ostraka {name}", f"{description[0].upper()}{description[1:]}.")
     module.register(parser)
+    _log_to_stderr()
     values = parser.parse_args(arguments)
     with sources_named(values):
         return int(module.run(values))
 
 
-def _forget_service_port() -> None:
-    """A Kubernetes Service named `ostraka` puts OSTRAKA_PORT=tcp://10.0.0.1:8017 into every container: not our port."""
-    if "://" in os.environ.get("OSTRAKA_PORT", ""):
-        del os.environ["OSTRAKA_PORT"]
+def _log_to_stderr() -> None:
+    """Of itself, the package would have warnings among the answers on stdout. What serves has a log of another form."""
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+
+
+@contextlib.contextmanager
+def _nothing_for_all_to_write() -> Iterator[None]:
+    """Whatever the umask is, as 000 in some containers: who can write to a cache, or beside a run directory, says what
+    is answered. Children inherit it."""
+    before = os.umask(0o077)
+    os.umask(before | stat.S_IWOTH)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _multiply_in_one_thread() -> None:

@@ -7,7 +7,6 @@ import structlog
 from ostraka.children import Child
 from ostraka.gateway_child import GatewayChild
 from ostraka.generation import Generation
-from ostraka.spares import dismiss_spare
 from ostraka.stopping import WORKERS_LEAVE_S
 from ostraka_gateway.orders import Leave
 
@@ -22,8 +21,6 @@ class Departure:
         self.generation = generation
         self.ends = ends
         self._are_workers_told = False
-        for name in list(generation.spares):
-            dismiss_spare(generation, name)
         for gateway in generation.gateways:
             gateway.restart_at = None
             # One that has not served yet may not even know what an order is.

@@ -1,7 +1,8 @@
-"""The supervisor's side of the zygote: workers that are forked from a process which has the model, not started anew.
+"""The supervisor's side of a zygote: children that are forked from a process which has loaded, not started anew.
 
     Child.start ─► Zygote.fork ─► ForkedProcess: asked ─pid─► running ─► exit code
-                                                   └─ refused, hung up, overdue ─► ForkFailed: it loads for itself
+                                      ▲            └─ refused, hung up, overdue ─► ForkFailed: it loads for itself
+                                      └── once more, where a fork says nothing ◄─┘
 
 A request waits in the zygote's socket while that still loads. Each has a channel, which whoever gives up closes.
 """
@@ -18,15 +19,17 @@ from dataclasses import dataclass
 from ostraka.children import Child, ControlledChild, ForkFailed
 from ostraka_shared.process_control import adopt_orphans
 
+SPARE_SILENT_S = 1.0
+"""A spare says its pid within 10 ms. One that does not is given up, and the next one asked for."""
 SILENT_S = 3.0
-"""Forking takes 10 to 40 ms; a loaded zygote of which nothing is heard for so long is stopped or hangs."""
+"""Forking takes 10 to 40 ms; a loaded zygote of which nothing is heard for so long, once more, is stopped or hangs."""
 LOAD_S = 300.0
 """As long as the gateway gives a worker: a large model from a cold disk."""
 MESSAGE_BYTES = 1 << 16
 """Of a report: a pid, or the reason of a refusal, which may name a path (4 kB)."""
 EXIT_UNKNOWN = 255
 FEW_DEATHS = 3
-"""In a row. A zygote that dies more often than that has a reason, and no worker is to wait for it."""
+"""In a row. A zygote that dies more often than that has a reason, and nobody is to wait for it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +37,8 @@ class Zygote(ControlledChild):
     """A child like the others: started, replaced, ended."""
 
     heard_at: float | None = None
+    has_failed: bool = False
+    """The fork that was last overdue came to nothing, and none has come since."""
 
     def start(self) -> None:
         """Raises OSError where it cannot be started, or its forks could not become this process's children."""
@@ -43,11 +48,11 @@ class Zygote(ControlledChild):
 
     def hang_up(self) -> None:
         ControlledChild.hang_up(self)
-        self.heard_at = None
+        self.heard_at, self.has_failed = None, False
 
-    def fork(self, arguments: Sequence[str]) -> "ForkedProcess | None":
-        """A worker to be, asked for with `arguments`; None where there is nobody to ask. One that has just died is
-        started for it at once: the worker is there as soon as if it loaded for itself, and shares its memory."""
+    def fork(self, arguments: Sequence[str], sockets: Sequence[int] = ()) -> "ForkedProcess | None":
+        """A child to be, asked for with `arguments`; None where there is nobody to ask. A zygote that has just died is
+        started for it at once: the child is there as soon as if it loaded for itself, and shares its memory."""
         if (due := self.restart_at) is not None and self.policy.quick_deaths <= FEW_DEATHS:
             try:
                 self.start()
@@ -59,22 +64,36 @@ class Zygote(ControlledChild):
         ours.settimeout(0.0)
         with theirs:
             try:
-                ours.send(json.dumps(list(arguments)).encode())
+                socket.send_fds(ours, [json.dumps(list(arguments)).encode()], sockets)
                 socket.send_fds(self.control, [b"fork"], [theirs.fileno()])
             except OSError:
                 ours.close()
                 return None
         return ForkedProcess(self, ours)
 
+    def heard(self) -> None:
+        """It takes one request after the other."""
+        self.heard_at, self.has_failed = time.monotonic(), False
+
     def is_overdue(self, asked_at: float) -> bool:
-        """Whether what was asked for then should have come. The zygote is then killed: it is stopped or hangs."""
+        """Whether what was asked for then should have come."""
         if self.heard_at is None and self._has_loaded():
-            self.heard_at = time.monotonic()
-        begun, patience_s = (self.started, LOAD_S) if self.heard_at is None else (self.heard_at, SILENT_S)
-        if time.monotonic() < max(begun, asked_at) + patience_s:
-            return False
-        self.send(signal.SIGKILL)
-        return True
+            self.heard()
+        begun, patience_s = (self.started, LOAD_S) if self.heard_at is None else (self.heard_at, self._patience_s)
+        return time.monotonic() >= max(begun, asked_at) + patience_s
+
+    @property
+    def _patience_s(self) -> float:
+        return SILENT_S if self.has_failed else SPARE_SILENT_S
+
+    def blame(self) -> bool:
+        """For what is overdue: at first its spare, which is stopped or hangs; the next time itself, and then it is
+        killed. Whether another fork may come of it."""
+        may_be_repeated = self.heard_at is not None and not self.has_failed
+        self.has_failed = True
+        if not may_be_repeated:
+            self.send(signal.SIGKILL)
+        return may_be_repeated
 
     def _has_loaded(self) -> bool:
         try:
@@ -121,24 +140,24 @@ class ForkedProcess:
             message = channel.recv(MESSAGE_BYTES)
         except BlockingIOError:
             if self._zygote.is_overdue(self._asked_at):
-                self._fail("the process that loaded the model does not answer")
+                self._fail("the process that has loaded does not answer", may_be_repeated=self._zygote.blame())
             return
         except ConnectionResetError:  # closed with our settings unread
             message = b""
         if not message:
-            self._fail("the process that loaded the model has ended, or its fork has")
+            self._fail("the process that has loaded has ended, or its fork has")
         report = json.loads(message)
         if "pid" not in report:
             self._fail(report["refused"])
         self.pid = report["pid"]
-        self._zygote.heard_at = time.monotonic()  # it takes one request after the other
+        self._zygote.heard()
         with contextlib.suppress(OSError):  # it has died already, and is about to be reaped
             channel.send(b"go")
         self._hang_up()
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, *, may_be_repeated: bool = False) -> None:
         self._abandon(EXIT_UNKNOWN)
-        raise ForkFailed(reason)
+        raise ForkFailed(reason, may_be_repeated=may_be_repeated)
 
     def _abandon(self, code: int) -> None:
         """Without a channel, the fork ends by itself."""

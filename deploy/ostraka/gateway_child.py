@@ -8,30 +8,28 @@ import structlog
 
 from ostraka.children import ControlledChild
 from ostraka.stillness import Stillness
-from ostraka_gateway.orders import MESSAGE_BYTES, Order, Report, Serve, decode_report, encode_order
+from ostraka_gateway.orders import MESSAGE_BYTES, CountBroken, Order, Report, decode_report, encode_order
 
 log = structlog.get_logger()
 
 
 @dataclass(slots=True, eq=False)
 class GatewayChild(ControlledChild):
-    """`stillness`: since it last said anything, or was started. `is_spare`: while it waits for its turn.
-    `broken_requests`: what it had begun when it last ended, and nobody has been told of yet."""
+    """`stillness`: since it last said anything, or was started. `broken_requests`: what those before it had begun when
+    they ended, and nobody has been told of yet."""
 
     report: Report = field(default_factory=Report)
     is_understood: bool = True
     stillness: Stillness = field(default_factory=lambda: Stillness(0.0), repr=False)
     has_reported: bool = False
-    is_spare: bool = False
     broken_requests: int = 0
 
     def start(self) -> None:
         ControlledChild.start(self)
         self.stillness, self.has_reported = Stillness(self.started), False
-        if self.broken_requests and self.order(Serve(self.broken_requests)):
-            self.broken_requests = 0
 
     def reap(self) -> int | None:
+        self.take_reports(time.monotonic())  # the last one may still be unread
         in_flight = self.report.in_flight_requests
         code = ControlledChild.reap(self)
         if code and in_flight:
@@ -39,10 +37,12 @@ class GatewayChild(ControlledChild):
             self.broken_requests += in_flight
         return code
 
-    def take_the_place_of(self, other: "GatewayChild") -> None:
-        """As a spare whose turn has come."""
-        self.is_spare, self.stillness = False, Stillness(time.monotonic())
-        self.order(Serve(other.broken_requests + other.report.in_flight_requests))
+    def schedule_restart(self, *, has_been_ready: bool) -> None:
+        """The time that it served counts as waited: it is back at once, unless it dies at once again."""
+        ControlledChild.schedule_restart(self, has_been_ready=has_been_ready)
+        if self.restart_at is not None and self.has_reported:
+            now = time.monotonic()
+            self.restart_at = max(now, self.restart_at - (now - self.started))
 
     def hang_up(self) -> None:
         ControlledChild.hang_up(self)
@@ -63,6 +63,8 @@ class GatewayChild(ControlledChild):
                     self.stillness.heard(now)
                     self.has_reported = True
                     self._take(message)
+                    if self.broken_requests and self.order(CountBroken(self.broken_requests)):
+                        self.broken_requests = 0
                 else:  # it is ending; an end that can be read for ever would keep its reader awake
                     self.control.close()
                     self.control = None

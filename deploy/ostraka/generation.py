@@ -1,7 +1,7 @@
 """One set of processes with one model: gateways, zygotes and workers that know no others."""
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -32,12 +32,6 @@ class Generation:
     is_serving: bool = False
     relieved: list[Child] = field(default_factory=list)
     """Workers whose replacement has come, or is about to."""
-    make_spare: Callable[[int], GatewayChild] | None = None
-    """Of a gateway's number."""
-    spares: dict[str, GatewayChild] = field(default_factory=dict)
-    """By the name of the gateway that each waits for."""
-    replaced: list[Child] = field(default_factory=list)
-    """Gateways and spares that were killed, until they have ended."""
 
     def relieve(self, name: str) -> Child:
         """The new child that takes that worker's place; still to be started."""
@@ -49,8 +43,8 @@ class Generation:
 
     @property
     def children(self) -> list[Child]:
-        """Zygotes before their workers: one that is just being started can already be asked."""
-        return [*self.gateways, *self.spares.values(), *self.replaced, *self.zygotes, *self.workers, *self.relieved]
+        """Zygotes before their forks: one that is just being started can already be asked."""
+        return [*self.zygotes, *self.gateways, *self.workers, *self.relieved]
 
     @property
     def doors(self) -> list[GatewayChild]:

@@ -17,7 +17,7 @@ from ostraka.restarts import RestartPolicy
 from ostraka.serve_config import ServeConfig
 from ostraka.stopping import WORKERS_LEAVE_S
 from ostraka_gateway import auth
-from ostraka_gateway.config import ClusterConfig, GatewayConfig, RolloutConfig
+from ostraka_gateway.config import ClusterConfig, GatewayConfig, GatewayZygoteConfig, RolloutConfig
 from ostraka_gateway.handover import SUFFIX
 from ostraka_shared.addresses import (
     FRONT_FOLDER,
@@ -94,19 +94,15 @@ def _make_generation(number: int, cluster: ClusterPlan, listener: socket.socket)
     for worker, node in zip(workers, cluster.layout.nodes, strict=True):
         worker.on_end = deaths.note
         worker.fork_from = zygotes[node].fork if node in zygotes else None
-    generation = Generation(number, [], workers, list(zygotes.values()), model=cluster.folder, front=front)
+    gateway_zygote = _make_gateway_zygote(number, cluster)
+    generation = Generation(number, [], workers, [gateway_zygote, *zygotes.values()], model=cluster.folder, front=front)
     generation.figures_at = cluster.figures_at
     generation.workers_at = [endpoint.removeprefix("ipc://") for endpoint in cluster.endpoints]
     generation.gateways = [
         _gateway_child(n, generation, cluster, listener) for n in range(cluster.config.processes.gateways)
     ]
-
-    def make_spare(number: int) -> GatewayChild:
-        spare = _gateway_child(number, generation, cluster, listener)
-        spare.is_spare = True
-        return spare
-
-    generation.make_spare = make_spare
+    for gateway in generation.gateways:
+        gateway.fork_from = gateway_zygote.fork
     return generation
 
 
@@ -138,15 +134,35 @@ def _gateway_child(number: int, generation: Generation, cluster: ClusterPlan, li
     def command(_: int) -> list[str]:
         is_next = bool(cluster.private_sockets) and not generation.is_serving
         private_socket = cluster.private_sockets[number] if is_next else None
-        rollout = RolloutConfig(
-            child.pass_fds[-1], private_socket, generation.number, standby=is_next, spare=child.is_spare
-        )
+        rollout = RolloutConfig(child.pass_fds[-1], private_socket, generation.number, standby=is_next)
         now = replace(settings, rollout=rollout)
         return ["-m", "ostraka_gateway", *to_flags(now)]
 
     passed = (listener.fileno(),)
     child = GatewayChild(gateway_name(number), command, RestartPolicy(random.random), inherited_fds=passed)
     return child
+
+
+def _make_gateway_zygote(number: int, cluster: ClusterPlan) -> Zygote:
+    """Of that generation, for all its gateways."""
+    config = cluster.config
+
+    def command(_: int) -> list[str]:
+        settings = GatewayZygoteConfig(
+            model=str(cluster.folder.path),
+            control_fd=zygote.pass_fds[-1],
+            figures_at=cluster.figures_at,
+            generation=number,
+            model_front=str(cluster.run_dir / FRONT_FOLDER),
+            name=config.http.name,
+            limits=config.http.limits,
+            log_format=config.log_format,
+            log_level=config.log_level,
+        )
+        return ["-m", "ostraka_gateway.zygote", *to_flags(settings)]
+
+    zygote = Zygote("gateway zygote", command, RestartPolicy(random.random))
+    return zygote
 
 
 def _gateway_grace_s(grace_s: float) -> float:
@@ -166,10 +182,11 @@ def make_zygotes(config: ServeConfig, folder: ModelFolder, layout: CoreLayout) -
 def _make_zygote(node: int, config: ServeConfig, folder: ModelFolder, layout: CoreLayout) -> Zygote:
     cores = [core for at, cores in zip(layout.nodes, layout.workers, strict=True) if at == node for core in cores]
 
-    def command(_: int) -> list[str]:
+    def command(incarnation: int) -> list[str]:
         settings = ZygoteConfig(
             model=str(folder.path),
             control_fd=zygote.pass_fds[-1],
+            seal=_seal_for(incarnation, folder),
             cores=tuple(cores) if layout.is_pinned else (),
             log_format=config.log_format,
             log_level=config.log_level,
@@ -180,6 +197,11 @@ def _make_zygote(node: int, config: ServeConfig, folder: ModelFolder, layout: Co
     return zygote
 
 
+def _seal_for(incarnation: int, folder: ModelFolder) -> str | None:
+    """For the first start, a moment after the folder was hashed. A later one reads the files anew from the disk."""
+    return folder.seal if incarnation == 1 and folder.seal else None
+
+
 def _worker_child(number: int, cluster: ClusterPlan) -> Child:
     config, layout = cluster.config, cluster.layout
     cores = layout.workers[number]
@@ -188,6 +210,7 @@ def _worker_child(number: int, cluster: ClusterPlan) -> Child:
         worker = WorkerConfig(
             gateway=cluster.endpoints,
             model=str(cluster.folder.path),
+            seal=_seal_for(incarnation, cluster.folder),
             worker_id=f"w{number}",
             cluster_id=cluster.cluster_id,
             incarnation=incarnation,

@@ -2,7 +2,7 @@
 
     looked at each second ──► sockets, or the copy of the model's small files that gateways read, are gone: the
                           │   directory is made again, and all bind anew in it
-                          └─► the model's files are others: nobody needs them just now, but somebody should know
+                          └─► the model's files are others (`model_watch.py`)
 
 Both are said in the log, and by /health as long as they last.
 """
@@ -14,21 +14,21 @@ from pathlib import Path
 
 import structlog
 
+from ostraka.children import Child
 from ostraka.front_desk import FrontDesk
 from ostraka.gateway_child import GatewayChild
 from ostraka.generation import Generation
+from ostraka.model_watch import ModelWatch
 from ostraka.succession import Succession
 from ostraka_gateway.orders import Degraded, Rebind
 from ostraka_shared.addresses import FRONT_FOLDER, METRICS_FOLDER, check_endpoint, ipc_endpoint
-from ostraka_shared.errors import ConfigError, ModelDamaged
+from ostraka_shared.errors import ConfigError
 from ostraka_shared.front_files import write_front
-from ostraka_shared.model_folder import FileStates, ModelFolder, file_states
 
 log = structlog.get_logger()
 
 LOOK_S = 1.0
 RUN_DIR_LOST = "run_dir_lost"
-MODEL_FILES_CHANGED = "model_files_changed"
 
 
 class Ground:
@@ -43,7 +43,7 @@ class Ground:
         self._lock: int | None = None
         self._is_lost = False
         self._said = ""
-        self._files: dict[int, FileStates | None] = {}
+        self._watches: dict[int, ModelWatch] = {}
         self._told: dict[int, tuple[str, ...]] = {}
 
     def turn(self, now: float) -> None:
@@ -54,11 +54,17 @@ class Ground:
         running = [each for each in (self._succession.serving, self._succession.successor) if each]
         is_lost = self._look_at_run_dir(running)
         for generation in running:
-            reasons = ((RUN_DIR_LOST,) if is_lost else ()) + self._look_at_model(generation)
+            watch = self._watch_of(generation)
+            reasons = ((RUN_DIR_LOST,) if is_lost else ()) + (watch.look() if watch else ())
             if reasons or self._told.get(generation.number):  # over and over: a gateway may just have come
                 for door in generation.doors:
                     door.order(Degraded(reasons))
             self._told[generation.number] = reasons
+
+    def hold_back(self, child: Child, code: str) -> None:
+        """Of the serving generation: one that has ended, and cannot load the model again now, is to wait."""
+        if watch := self._watch_of(self._succession.serving):
+            watch.hold_back(child, code)
 
     def close(self) -> None:
         if self._lock is not None:
@@ -115,19 +121,10 @@ class Ground:
     def _folder_of(self, generation: Generation) -> Path:
         return generation.run_dir or self._run_dir
 
-    def _look_at_model(self, generation: Generation) -> tuple[str, ...]:
-        """Its files must be those of the first look: to be put back is not to be verified."""
-        if generation.model is None:
-            return ()
-        found = _states_of(generation.model)
-        first = self._files.setdefault(generation.number, found)
-        if found == first and found is not None:
-            return ()
-        if MODEL_FILES_CHANGED not in self._told.get(generation.number, ()):
-            keeps = "workers are forked from memory" if generation.zygotes else "a worker that dies cannot come back"
-            hint = f"{keeps}; put the folder back as it was and run `ostraka rollout`"
-            log.error("model_files_changed", model=str(generation.model.path), is_gone=found is None, hint=hint)
-        return (MODEL_FILES_CHANGED,)
+    def _watch_of(self, generation: Generation) -> ModelWatch | None:
+        if generation.model and generation.number not in self._watches:
+            self._watches[generation.number] = ModelWatch(generation, generation.model)
+        return self._watches.get(generation.number)
 
 
 def _is_there(path: Path) -> bool:
@@ -138,14 +135,6 @@ def _is_there(path: Path) -> bool:
 def _inode(folder: Path) -> tuple[int, int]:
     found = folder.stat()
     return found.st_dev, found.st_ino
-
-
-def _states_of(model: ModelFolder) -> FileStates | None:
-    """Less the times of changes that are none to the content, as by chmod. None where a file is gone."""
-    try:
-        return tuple(state[:4] for state in file_states(model))
-    except ModelDamaged:
-        return None
 
 
 def lock_folder(folder: Path) -> int:

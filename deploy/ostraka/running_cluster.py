@@ -9,6 +9,7 @@ pidfd first, and then it must descend from the `ostraka serve` that listens ther
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -24,7 +25,8 @@ from ostraka_shared.errors import ConfigError
 
 FIGURES_TIMEOUT_S = 2.0
 PIECE_BYTES = 1 << 16
-GATEWAY_MODULE = "ostraka_gateway"
+GATEWAY_MODULES = {"ostraka_gateway", "ostraka_gateway.zygote"}
+GATEWAY_NAME = re.compile("ostraka g([0-9]+)", re.ASCII)
 ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104  compared with, not listened on
 
 
@@ -75,16 +77,15 @@ class RunningCluster:
         return {_name_of(place[1], place[0], is_plain=is_plain): found[place][1] for place in sorted(found)}
 
     def gateways(self) -> dict[str, int]:
-        """As `workers`, from what the supervisor runs, by the names that its log has: gateway@1, gateway@2. A spare is
-        younger than the gateway that it waits for, and not meant."""
+        """As `workers`, from what the supervisor runs, by the names that its log has: gateway@1, gateway@2."""
         found = self._doors()
         is_plain = len({generation for generation, _ in found}) <= 1
         return {_name_of(gateway_name(n), of, is_plain=is_plain): found[of, n].pid for of, n in sorted(found)}
 
     def _doors(self) -> dict[tuple[int, int], psutil.Process]:
         """Gateways by generation and number."""
-        youngest_first = sorted(self._descendants(), key=_born, reverse=True)
-        return {place: child for child in youngest_first if (place := _gateway_place(child))}
+        youngest_last = sorted(self._descendants(), key=_born)
+        return {place: child for child in youngest_last if (place := _gateway_place(child))}
 
     @contextlib.contextmanager
     def hold(self, name: str, pid: int) -> Iterator[HeldProcess]:
@@ -131,28 +132,32 @@ def _born(process: psutil.Process) -> float:
 
 
 def _gateway_place(process: psutil.Process) -> tuple[int, int] | None:
-    """(generation, number), as its command line says; None for what is no gateway."""
-    flags = _flags_of(process)
-    return (int(flags.get("--generation", 1)), int(flags["--number"])) if "--number" in flags else None
+    """(generation, number); None for what is no gateway, or has ended. A forked one has the command line of what it was
+    forked from, so what it is called says its number."""
+    try:
+        name = GATEWAY_NAME.fullmatch(process.name())
+    except psutil.Error:
+        return None
+    return (int(_flags_of(process).get("--generation", 1)), int(name[1])) if name else None
 
 
 def _flags_of(process: psutil.Process) -> dict[str, str]:
-    """Of a gateway; none where it is no gateway, or has ended."""
+    """Of a gateway, or what it was forked from; none where it is neither, or has ended."""
     try:
         words = process.cmdline()
     except psutil.Error:
         return {}
-    if GATEWAY_MODULE not in words:
+    if GATEWAY_MODULES.isdisjoint(words):
         return {}
     return dict(word.split("=", 1) for word in words if word.startswith("--") and "=" in word)
 
 
 def _figures_of(gateway: psutil.Process) -> list[dict[str, Any]] | None:
     """The workers that it has; None where it does not say so in time."""
-    flags = _flags_of(gateway)
+    flags, place = _flags_of(gateway), _gateway_place(gateway)
     with socket.socket(socket.AF_UNIX) as asked, contextlib.suppress(OSError, LookupError, ValueError):
         asked.settimeout(FIGURES_TIMEOUT_S)
-        asked.connect(flags["--figures-at"].split(",")[int(flags["--number"])])
+        asked.connect(flags["--figures-at"].split(",")[place[1] if place else 0])
         found: dict[str, Any] = json.loads(b"".join(iter(lambda: asked.recv(PIECE_BYTES), b"")))
         return list(found["workers"])
     return None

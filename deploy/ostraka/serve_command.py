@@ -5,10 +5,8 @@ import contextlib
 import errno
 import ipaddress
 import os
-import shutil
 import socket
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,21 +18,21 @@ from ostraka.embedded_model import find_model
 from ostraka.front_desk import FrontDesk
 from ostraka.generation import Generation
 from ostraka.generation_plan import first_generation, next_generation
-from ostraka.ground import Ground, lock_folder
+from ostraka.ground import Ground
 from ostraka.recycling import Recycling
 from ostraka.rolling import Prepare, Rolling
+from ostraka.run_dirs import private_run_dir
 from ostraka.serve_config import ServeConfig
 from ostraka.signals import taken_signals
 from ostraka.succession import Succession
 from ostraka.supervisor import Supervisor
 from ostraka_gateway import auth
 from ostraka_gateway.open_files import allow_open_files
-from ostraka_shared.addresses import check_endpoint, ipc_endpoint
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.logs import configure_logs
-from ostraka_shared.model_folder import ModelFolder, verify_folder
-from ostraka_shared.options import add_options, build_parser, expand_user, read_settings
-from ostraka_shared.setting_sources import flag_named, refuse_unused, sources_named
+from ostraka_shared.model_folder import ModelFolder, verified
+from ostraka_shared.options import add_options, build_parser, read_settings
+from ostraka_shared.setting_sources import refuse_unused, sources_named
 
 log = structlog.get_logger()
 
@@ -61,7 +59,7 @@ def run(values: argparse.Namespace) -> int:
         pass  # a taken port is said before minutes of building, not after
     folder = find_model(config.model, config.cache_dir, config.precision)
     log.info("model", name=folder.spec.name, precision=folder.spec.precision, path=str(folder.path))
-    verify_folder(folder)
+    folder = verified(folder)
     log.info("cores", workers=len(layout.workers), layout=layout.notes)
     with (
         taken_signals() as signals,
@@ -123,46 +121,6 @@ def _describe_refusal(bad: OSError) -> str:
     if bad.errno == errno.EADDRNOTAVAIL:
         return "--host is not an address of this machine"
     return bad.strerror or str(bad)
-
-
-@contextlib.contextmanager
-def private_run_dir(asked: str | None) -> Iterator[Path]:
-    """A fresh folder is ours to remove; one that was asked for stays."""
-    if asked is not None:
-        with flag_named("--run-dir"):
-            folder = expand_user(asked).absolute()
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as bad:
-            raise ConfigError(f"--run-dir {folder}: {bad.strerror}") from bad
-        check_endpoint(ipc_endpoint(folder))
-        with _locked(folder):
-            yield folder
-        return
-    fresh = _make_run_dir()
-    try:
-        check_endpoint(ipc_endpoint(fresh))
-        with _locked(fresh):
-            yield fresh
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Raises ConfigError."""
-    descriptor = lock_folder(folder)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _make_run_dir() -> Path:
-    try:
-        return Path(tempfile.mkdtemp(prefix="ostraka-", dir=os.environ.get("XDG_RUNTIME_DIR") or None))
-    except OSError:  # the variable survives its session, and sudo
-        return Path(tempfile.mkdtemp(prefix="ostraka-"))
 
 
 def _prepare_next(config: ServeConfig, machine: Machine, listener: socket.socket, run_dir: Path) -> Prepare:

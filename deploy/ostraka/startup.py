@@ -6,7 +6,6 @@ import time
 import structlog
 
 from ostraka.generation import Generation
-from ostraka.readiness import count_ready
 
 log = structlog.get_logger()
 
@@ -32,8 +31,11 @@ class Startup:
 
 
 def _count_ready(generation: Generation) -> int | None:
-    asked = zip(generation.gateways, generation.figures_at, strict=True)
-    return count_ready([path for gateway, path in asked if not gateway.is_given_up])
+    """The workers that are ready at every gateway, as these report; None while one says nothing. Those that were given
+    up are not waited for."""
+    doors = [door for door in generation.doors if not door.is_given_up]
+    said = [door.report.ready_workers for door in doors if door.is_running and door.has_reported]
+    return min(said) if said and len(said) == len(doors) else None
 
 
 def shown(listener: socket.socket) -> str:

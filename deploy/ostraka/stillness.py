@@ -1,33 +1,18 @@
 """Whether a gateway that says nothing hangs, or only waits for a core. Pure: time comes in as `now`, in seconds.
 
-    MOVING ──silent for DOUBT_S──► DOUBTED: a spare is started ──silent for SILENT_S──► GIVEN_UP: the spare serves
-       ▲                              │ speaks: the spare is kept for CALM_S, in case
-       └──────────────────────────────┘
-
 Silence is what its reports leave, less the time in which it wanted a core and had none: that ends by itself, and
 whoever came after it would have to wait for a core too.
 """
 
 from dataclasses import dataclass
-from enum import Enum, auto
 
-DOUBT_S = 0.75
-"""Some reports. A spare is loaded in one to two seconds, and then waits for its turn."""
 SILENT_S = 2.5
 """What an event loop of ours does in one go takes a quarter of a second at most. The clients of one that hangs see
 their connections closed then, and the default deadline leaves them time for another try."""
 STARVED_S = 15.0
 """The longest silence, whatever excuses it: nobody waits for its answers any more."""
-CALM_S = 5.0
-"""Who stood still a moment ago may do so again; its spare is at hand for so long."""
 STEP_S = 0.5
 """What one look counts at most: who looks may have stood still itself, and those it looks at with it."""
-
-
-class Verdict(Enum):
-    MOVING = auto()
-    DOUBTED = auto()
-    GIVEN_UP = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +30,6 @@ class Stillness:
 
     def __init__(self, now: float) -> None:
         self._looked = now
-        self._doubted: float | None = None
         self._times: CoreTimes | None = None
         self.unheard_s = 0.0
         self.silent_s = 0.0
@@ -55,8 +39,8 @@ class Stillness:
         self._times = None
         self.unheard_s = self.silent_s = 0.0
 
-    def look(self, now: float, times: CoreTimes | None = None) -> Verdict:
-        """`times`: None where the system does not say; nothing is excused then."""
+    def look(self, now: float, times: CoreTimes | None = None) -> bool:
+        """Whether it hangs. `times`: None where the system does not say; nothing is excused then."""
         passed_s = max(0.0, now - self._looked)
         step_s = min(passed_s, STEP_S)
         self._looked = now
@@ -65,15 +49,7 @@ class Stillness:
         if self._times is None and times is not None and times.wants_core:
             self.silent_s = 0.0  # as it is found, so it may have been until now
         self._times = times
-        if self.silent_s > SILENT_S or self.unheard_s > STARVED_S:
-            return Verdict.GIVEN_UP
-        if self.silent_s > DOUBT_S:
-            self._doubted = now
-            return Verdict.DOUBTED
-        return Verdict.MOVING
-
-    def wants_spare(self, now: float) -> bool:
-        return self._doubted is not None and now - self._doubted < CALM_S
+        return self.silent_s > SILENT_S or self.unheard_s > STARVED_S
 
     def _excused_s(self, passed_s: float, times: CoreTimes | None) -> float:
         """A wait shows in `waited_s` once it is over; until then, in that the process wants a core and does not run."""

@@ -27,7 +27,6 @@ from ostraka.recycling import Recycling
 from ostraka.rolling import Rolling
 from ostraka.serve_config import StopConfig
 from ostraka.signals import IGNORED, TakenSignals
-from ostraka.spares import dismiss_spare, has_parted, put_spare
 from ostraka.startup import Startup
 from ostraka.stopping import Phase, Stopping, Wish
 from ostraka.succession import Succession
@@ -35,7 +34,7 @@ from ostraka_shared.stray_signals import say_ignored
 
 log = structlog.get_logger()
 
-STARTING_POLL_S = 0.1
+WATCHFUL_POLL_S = 0.1
 SERVING_POLL_S = 0.25
 EXIT_FAILED = 1
 
@@ -90,7 +89,7 @@ class Supervisor:
             reap_strays({child.process.pid for child in running.children if child.process})
         while wish := self._stopping.turn(time.monotonic(), has_gateway=running.serving.has_gateway):
             self._stop(wish)
-        self._watch_gateways()
+        self._gateway_watch.turn(self._succession.doors, time.monotonic())
         self._rolling.turn(may_begin=self._is_serving)
         self._start_due()
         if self._stopping.phase is Phase.UP and not self._startup.is_over:
@@ -100,22 +99,11 @@ class Supervisor:
             self._ground.turn(time.monotonic())
 
     def _wait_s(self) -> float:
-        is_starting = self._stopping.phase is Phase.UP and not self._startup.is_over
-        is_watchful = is_starting or self._rolling.is_under_way or self._gateway_watch.is_close
-        poll_s = STARTING_POLL_S if is_watchful else SERVING_POLL_S
+        is_watchful = self._rolling.is_under_way or self._gateway_watch.is_close
+        poll_s = WATCHFUL_POLL_S if is_watchful else SERVING_POLL_S
         due = [child.restart_at for child in self._succession.children if child.restart_at is not None]
         until_s = min([self._stopping.due, *due]) - time.monotonic()
         return max(0.0, min(poll_s, until_s))
-
-    def _watch_gateways(self) -> None:
-        serving, may_replace = self._succession.serving, self._startup.is_over and self._stopping.is_up
-        has_replaced = self._gateway_watch.turn(
-            serving, self._succession.doors, time.monotonic(), may_replace=may_replace
-        )
-        if has_replaced:
-            self._rolling.cancel("a gateway stood still, and another took its place")
-        if has_replaced and self._stopping.phase is Phase.NOT_READY:
-            serving.announce()
 
     @property
     def _is_serving(self) -> bool:
@@ -144,8 +132,6 @@ class Supervisor:
             serving.relieved.remove(child)
             log.info("worker_recycled", child=child.name, code=code)
             return
-        if has_parted(serving, child, code):
-            return
         is_drained = self._stopping.phase is Phase.WORKERS or child in serving.gateways
         if is_drained and not self._stopping.is_up:
             log.debug("child_stopped", child=child.name, code=code)
@@ -153,10 +139,8 @@ class Supervisor:
             if child in serving.gateways and code not in ("0", signal.SIGTERM.name):
                 self._exit_code = EXIT_FAILED
             return
-        if not put_spare(serving, child):
-            child.schedule_restart(has_been_ready=self._startup.is_over)
-        elif self._stopping.phase is Phase.NOT_READY:
-            serving.announce()
+        child.schedule_restart(has_been_ready=self._startup.is_over)
+        self._ground.hold_back(child, code)
         log.warning("child_exited", child=child.name, code=code, in_a_row=child.policy.quick_deaths)
         if self._stopping.is_up and _cannot_be_kept_up(serving):
             log.error("cannot_keep_up", child=child.name, hint="its own lines above say why")
@@ -193,7 +177,6 @@ class Supervisor:
                 self._rolling.cancel("the server is stopping")
                 await_empty(self._listener)
                 for gateway in serving.gateways:
-                    dismiss_spare(serving, gateway.name)
                     gateway.restart_at = None
                     gateway.send(signal.SIGTERM)
                 # Closed alone, clients would go on connecting while one gateway still has it open, and wait for nobody.

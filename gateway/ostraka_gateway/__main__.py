@@ -20,15 +20,16 @@ from ostraka_gateway.app import create_app
 from ostraka_gateway.auth import load_keys
 from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.config import GatewayConfig
-from ostraka_gateway.control import Control, await_turn
+from ostraka_gateway.control import Control
 from ostraka_gateway.count_files import CountFiles
 from ostraka_gateway.decision import Gateway
+from ostraka_gateway.early_refusal import EarlyRefusal
 from ostraka_gateway.http_process import HttpProcess
 from ostraka_gateway.large_bodies import LargeBodies
-from ostraka_gateway.leaving_protocol import protocol_for
+from ostraka_gateway.limits import Limits
 from ostraka_gateway.metrics import Metrics
-from ostraka_gateway.orders import Serve
 from ostraka_gateway.rate_limit import RateLimit
+from ostraka_gateway.refusing_protocol import protocol_for
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.served_model import ServedModel
 from ostraka_gateway.siblings import Siblings
@@ -36,8 +37,9 @@ from ostraka_shared.addresses import METRICS_FOLDER, check_endpoint, gateway_nam
 from ostraka_shared.errors import OstrakaError
 from ostraka_shared.front_files import open_front
 from ostraka_shared.logs import configure_logs
-from ostraka_shared.model_folder import ModelFolder, open_folder
+from ostraka_shared.model_folder import open_folder
 from ostraka_shared.options import add_options, build_parser, read_settings
+from ostraka_shared.process_control import name_process
 from ostraka_shared.stray_signals import log_stray_signals
 
 log = structlog.get_logger()
@@ -47,16 +49,21 @@ EXIT_UNANSWERED = 1
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread that has something to work out keeps the event loop waiting each time. Python's default of 5 ms is
 what a request would take ten times, beside one whose long texts are being prepared."""
+GC_THRESHOLD = 20_000
+"""New objects from one collection to the next: hardly any are garbage that only a collection finds. Python's 700 are a
+dozen requests, and cost 5 to 8 % of their time."""
 LAST_WORDS_S = 0.1
 """For a response to be written, and to leave."""
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, model: ServedModel | None = None) -> int:
+    """`model`: where this process was forked from one that has it."""
     parser = build_parser("ostraka_gateway", "The HTTP side: takes requests and gives them to workers.")
     add_options(parser, GatewayConfig)
     values = parser.parse_args(argv)
     configure_logs(gateway_name(values.number), values.log_format, values.log_level)
     log_stray_signals()
+    name_process(f"ostraka g{values.number}")
     # Two threads of ours tokenize; the package's own pool, one thread a core, would fight the workers for theirs.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -64,29 +71,21 @@ def main(argv: list[str] | None = None) -> int:
         config = read_settings(GatewayConfig, values)
         for endpoint in (config.workers_at, *(f"ipc://{path}" for path in config.figures_at)):
             check_endpoint(endpoint)
-        model = ServedModel(open_model(config), config.http.limits, config.http.name)
-        channel = None if config.rollout.control_fd is None else socket.socket(fileno=config.rollout.control_fd)
-        turn = await_turn(channel) if channel and config.rollout.spare else Serve()
-        if turn is None:
-            return 0
-        return uvloop.run(serve(config, model, channel, turn.broken_requests))
+        model = model or load_model(config.model, config.cluster.model_front, config.http.limits, config.http.name)
+        return uvloop.run(serve(config, model))
     except (OstrakaError, OSError) as bad:
         log.error("cannot_serve", error=type(bad).__name__, detail=str(bad))
         return 1
 
 
-def open_model(config: GatewayConfig) -> ModelFolder:
-    """Raises ModelMissing or ModelDamaged."""
-    path, kept = Path(config.model), config.cluster.model_front
-    return open_front(Path(kept), path) if kept else open_folder(path)
+def load_model(path: str, front: str | None, limits: Limits, name: str | None) -> ServedModel:
+    """`front`: where a copy of its small files is, if they are read there. Raises ModelMissing or ModelDamaged."""
+    folder = open_front(Path(front), Path(path)) if front else open_folder(Path(path))
+    return ServedModel(folder, limits, name)
 
 
-async def serve(
-    config: GatewayConfig, model: ServedModel, channel: socket.socket | None = None, broken_requests: int = 0
-) -> int:
-    """`channel`: to and from the supervisor. `broken_requests`: of the gateway whose place it takes."""
+async def serve(config: GatewayConfig, model: ServedModel) -> int:
     gateway = build_gateway(config, model)
-    gateway.cluster.metrics.broken.inc(broken_requests)
     await gateway.siblings.start(lambda: status.figures(gateway))
     gateway.cluster.start(config.workers_at)
     server = build_server(config, gateway)
@@ -94,12 +93,14 @@ async def serve(
     for stop in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(stop, _leave, gateway, server)
     control = None
-    if channel:
+    if config.rollout.control_fd is not None:
+        channel = socket.socket(fileno=config.rollout.control_fd)
         control = Control(channel, gateway, server, lambda: _leave(gateway, server))
         control.start()
     # What is here now stays: 80,000 objects, which each full collection would look through for 60 to 170 ms.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
     log.info(
         "serving",
         model=gateway.model.name,
@@ -127,7 +128,11 @@ def build_server(config: GatewayConfig, gateway: Gateway) -> HttpProcess:
     return HttpProcess(
         uvicorn.Config(
             create_app(gateway, config.http.compat),
-            http=protocol_for(config.http.read_timeout_s, config.http.connections),
+            http=protocol_for(
+                config.http.read_timeout_s,
+                config.http.connections,
+                EarlyRefusal(gateway) if config.http.compat == "default" else None,
+            ),
             lifespan="off",
             log_config=None,
             log_level="warning",  # its start and stop are told in our own words

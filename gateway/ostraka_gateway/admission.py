@@ -57,6 +57,10 @@ class Demand:
         speed = load.tokens_per_s if self.can_split else load.fastest_tokens_per_s
         return self.least_tokens / speed if speed else 0.0
 
+    def is_to_wait(self, load: Load) -> bool:
+        """Longer than it takes at best: whether that comes in time shows how good the prediction was."""
+        return load.wait_s > self.best_s(load)
+
 
 def refusal_of_all(deadline_s: float, loads: Iterable[Load], queue_limit_tokens: int) -> Overloaded | None:
     """What any request with that deadline is to be told, whatever it asks: none is let in. None where one may be.

@@ -1,6 +1,5 @@
 """The HTTP edge: which path does what. Everything it needs comes in as a Gateway."""
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from fastapi import FastAPI, Request, Response
@@ -19,7 +18,7 @@ from ostraka_gateway.jevos.dialect import JevosDialect
 from ostraka_gateway.metrics import CONTENT_TYPE
 from ostraka_gateway.middleware import SYSTEM_ONE_PATHS, Envelope
 from ostraka_gateway.openai_decisions.dialect import DecisionsDialect, EitherDialect
-from ostraka_gateway.openapi.document import describe
+from ostraka_gateway.openapi.document import encoded
 
 READING = ["GET", "HEAD"]
 """Uptime monitors ask for heads alone; what GET says of a path holds for both."""
@@ -109,7 +108,7 @@ def _page(gateway: Gateway, describe: Callable[[Gateway], Awaitable[status.Page]
 
 
 def _document(gateway: Gateway) -> Callable[[], Awaitable[Response]]:
-    body = json.dumps(describe(gateway.model.name, gateway.model.limits), separators=(",", ":")).encode()
+    body = encoded(gateway.model.name, gateway.model.limits)
 
     async def document() -> Response:
         return Response(body, media_type=JSON)

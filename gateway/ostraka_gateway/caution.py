@@ -22,8 +22,8 @@ class Caution:
 
     factor: float = LEAST
 
-    def was_late(self) -> None:
-        self.factor = min(MOST, self.factor + LATE_STEP)
-
-    def was_in_time(self) -> None:
-        self.factor = max(LEAST, self.factor - IN_TIME_STEP)
+    def learn(self, *, is_late: bool) -> None:
+        if is_late:
+            self.factor = min(MOST, self.factor + LATE_STEP)
+        else:
+            self.factor = max(LEAST, self.factor - IN_TIME_STEP)

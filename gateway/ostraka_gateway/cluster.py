@@ -167,7 +167,7 @@ class Cluster:
             self._socket.take_arrived()
             # Stopped together (a suspended machine, a paused container), this process may be the first to move again.
             if (late_s := now - self._judge_due) > self._heartbeat_ms / 1000:
-                forgive(self.roster, late_s)
+                forgive(self.roster, late_s, now)
             suspect, lost = self._silence.judge(self.roster, now)
             for worker in suspect:
                 log.warning("worker_suspect", worker=worker.hello.worker_id, held_requests=len(worker.held))

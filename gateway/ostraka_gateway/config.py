@@ -1,9 +1,9 @@
-"""A gateway's settings, given by its supervisor on the command line."""
+"""The settings of a gateway and of what gateways are forked from, given by their supervisor on the command line."""
 
 from dataclasses import dataclass
 
 from ostraka_gateway.http_config import HttpConfig
-from ostraka_gateway.limits import DEADLINE_MS_MAX
+from ostraka_gateway.limits import DEADLINE_MS_MAX, Limits
 from ostraka_shared.options import check_at_least, group, option, required
 
 DEFAULT_DEADLINE_MS = 9000
@@ -23,7 +23,6 @@ class RolloutConfig:
     private_socket: str | None = option(None, "a path for a gateway of the generation before to send requests to")
     generation: int = option(1, "which set of processes it belongs to: each rollout starts another")
     standby: bool = option(False, "take no connections but those on the private socket, until ordered to")  # noqa: FBT003
-    spare: bool = option(False, "load everything and wait; serve, in another gateway's place, once ordered to")  # noqa: FBT003
 
 
 @dataclass(frozen=True)
@@ -58,3 +57,18 @@ class GatewayConfig:
         check_at_least(0, self, "grace_s", "answer_cache_bytes", "number")
         if self.number >= len(self.figures_at):
             raise ValueError(f"--figures-at must name a path for each gateway, also for number {self.number}")
+
+
+@dataclass(frozen=True)
+class GatewayZygoteConfig:
+    """`generation` and `figures_at` are for those who look for its gateways: as forks, they have its command line."""
+
+    model: str = required("the model folder; its weights are not read here")
+    control_fd: int = required("the socket on which the supervisor asks for gateways")
+    figures_at: tuple[str, ...] = required("where each gateway tells its figures: paths with commas between")
+    generation: int = option(1, "which set of processes it belongs to: each rollout starts another")
+    model_front: str | None = option(None, "where a copy of the model folder's small files is, if they are read there")
+    name: str | None = option(None, "the name the model is served under; by default its own")
+    limits: Limits = group(Limits)
+    log_format: str = option("auto", "how log lines look", choices=("auto", "json", "text"))
+    log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))

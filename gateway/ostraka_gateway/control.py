@@ -14,12 +14,12 @@ from ostraka_gateway.orders import (
     Accept,
     Announce,
     Assist,
+    CountBroken,
     Degraded,
     Leave,
     Order,
     Rebind,
     Report,
-    Serve,
     decode_order,
     encode_report,
 )
@@ -31,17 +31,6 @@ log = structlog.get_logger()
 REPORT_S = 0.1
 ALIVE_S = 0.2
 """With nothing to report, that is said: a supervisor that hears nothing for 2.5 s takes us for hung."""
-
-
-def await_turn(channel: socket.socket) -> Serve | None:
-    """What a spare does, before it has an event loop. None where the supervisor wants it no more, or has ended."""
-    try:
-        while message := channel.recv(MESSAGE_BYTES):
-            if isinstance(order := decode_order(message), Serve):
-                return order
-    except (OSError, ValueError, KeyError, TypeError) as bad:
-        log.error("order_not_understood", detail=str(bad))
-    return None
 
 
 async def rebind(gateway: Gateway) -> None:
@@ -116,8 +105,8 @@ class Control:
                 self._rebinding = self._loop.create_task(rebind(self._gateway))
             case Degraded():
                 self._gateway.degraded = tuple(order.reasons)
-            case Serve():
-                self._gateway.cluster.metrics.broken.inc(order.broken_requests)
+            case CountBroken():
+                self._gateway.cluster.metrics.broken.inc(order.requests)
 
     def _assist(self, order: Assist) -> None:
         successor = self._gateway.successor

@@ -1,10 +1,11 @@
 """One decision, from an HTTP request to its response: the steps in order, each timed; errors in the dialect's form."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -28,13 +29,15 @@ from ostraka_gateway.single_flight import Reply
 from ostraka_gateway.successor import REFUSED, Successor
 from ostraka_gateway.timeline import Timeline
 from ostraka_gateway.tokenization import TokenizedRequest
-from ostraka_shared.errors import ClientLeft, InvalidRequest, OstrakaError
+from ostraka_shared.errors import ClientLeft, DeadlineExceeded, InvalidRequest, OstrakaError
 
 DEADLINE_HEADER = "x-deadline-ms"
 JSON = "application/json"
 SHORT_BODY_BYTES = 1024
 SHORT_PROMPTS = 8
 """So much is tokenized in 0.1 to 0.5 ms, at once: to a thread and back is about as much again."""
+
+Taken = TypeVar("Taken")
 
 
 @dataclass(slots=True)
@@ -78,7 +81,7 @@ async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response
     arrived = asyncio.get_running_loop().time()
     if dialect.checks_key_first:
         _check_client(gateway, http)
-    deadline = arrived + _deadline_ms(http, gateway.deadline_ms) / 1000
+    deadline = arrived + deadline_ms(http.headers.get(DEADLINE_HEADER), gateway.deadline_ms) / 1000
     refuse = partial(_refuse_if_all_are, gateway, http, deadline)
     # Not where the client is known only once it is here, or where the successor may let it in.
     may_stay_unread = dialect.checks_key_first and not gateway.successor
@@ -90,12 +93,13 @@ async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response
             passed_on = await _pass_on(successor, http, body, deadline)
             if passed_on is not None and passed_on.status_code < REFUSED:
                 return passed_on
-        asked = await _understand(gateway, dialect, http, body, timeline, refuse)
+        understanding = _understand(gateway, dialect, http, body, timeline, refuse)
+        asked = await (_in_time(gateway, understanding, deadline) if len(body) > LARGE_BODY_BYTES else understanding)
     mirrored = body if successor and len(body) <= LARGE_BODY_BYTES else None
     body_hash = hash_of(body)
     is_short = len(body) <= SHORT_BODY_BYTES and _is_plain(asked.request)
     del body  # from here on the answer is waited for
-    tokens = await _tokenize(gateway, asked.request, is_short=is_short)
+    tokens = await _tokenize(gateway, asked.request, deadline, is_short=is_short)
     gateway.rate_limit.take_tokens(http.state.key, tokens.input_tokens, asyncio.get_running_loop().time())
     timeline.mark("tokenize")
     with gateway.asking.hold(body_hash):
@@ -180,12 +184,25 @@ def _is_plain(request: SystemOneRequest) -> bool:
     return isinstance(request.state, str) and request.prompt_count <= SHORT_PROMPTS
 
 
-async def _tokenize(gateway: Gateway, request: SystemOneRequest, *, is_short: bool) -> TokenizedRequest:
+async def _tokenize(
+    gateway: Gateway, request: SystemOneRequest, deadline: float, *, is_short: bool
+) -> TokenizedRequest:
     """In a thread: the tokenizer gives up the GIL, and a long text must not hold the event loop."""
     if is_short:
         return gateway.model.tokenize(request)
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(gateway.tokenizer_pool, gateway.model.tokenize, request)
+    tokenizing = loop.run_in_executor(gateway.tokenizer_pool, gateway.model.tokenize, request)
+    return await _in_time(gateway, tokenizing, deadline)
+
+
+async def _in_time(gateway: Gateway, step: Awaitable[Taken], deadline: float) -> Taken:
+    """A step that waits for a thread. Raises DeadlineExceeded; what no thread has begun by then is never begun."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await step
+    except TimeoutError:
+        retry_s = gateway.cluster.single_flight.retry_s()
+        raise DeadlineExceeded("the deadline passed before the request could be read", retry_s) from None
 
 
 async def _ask(gateway: Gateway, http: Request, tokens: TokenizedRequest, deadline: float) -> Reply:
@@ -207,8 +224,8 @@ async def _watch_client(http: Request, on_left: Callable[[], object]) -> None:
     on_left()
 
 
-def _deadline_ms(http: Request, default_ms: int) -> int:
-    text = http.headers.get(DEADLINE_HEADER)
+def deadline_ms(text: str | None, default_ms: int) -> int:
+    """Raises InvalidRequest."""
     if text is None:
         return default_ms
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= DEADLINE_MS_MAX):

@@ -36,11 +36,10 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
-class Serve:
-    """To one that takes another's place: a spare begins to serve. `broken_requests`: those that the other had begun and
-    did not answer, as far as is known."""
+class CountBroken:
+    """To one that takes another's place: `requests` that the other had begun and did not answer, as far as is known."""
 
-    broken_requests: int = 0
+    requests: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +54,9 @@ class Degraded:
     reasons: Sequence[str] = ()
 
 
-Order = Assist | Accept | Announce | Leave | Serve | Rebind | Degraded
+Order = Assist | Accept | Announce | Leave | CountBroken | Rebind | Degraded
 ORDERS: dict[str, type[Order]] = {
-    order.__name__.lower(): order for order in (Assist, Accept, Announce, Leave, Serve, Rebind, Degraded)
+    order.__name__.lower(): order for order in (Assist, Accept, Announce, Leave, CountBroken, Rebind, Degraded)
 }
 
 

@@ -45,16 +45,23 @@ class Sending:
 
     def _next(self, now: float) -> list[Instruction]:
         ready = self._roster.ready_workers()
-        for part in self.line.heads():
-            if not part.request.is_awaited:  # in this very turn of the event loop; it is dropped in the next
-                self.line.remove(part)
-                return self._next(now)
+        for part in self._heads():
             able = candidates((worker for worker in ready if _may_take(worker, part)), part.tokens, part.request.state)
             if able:
                 return self._send(part, able, now)
             if not (ready and all(_is_behind_a_long_one(worker, part) for worker in ready)):
                 return []
         return []
+
+    def _heads(self) -> list[Part]:
+        """Less those that nobody awaits since this very turn of the event loop, be they thousands: in the next one they
+        are dropped."""
+        heads = self.line.heads()
+        while left := [part for part in heads if not part.request.is_awaited]:
+            for part in left:
+                self.line.remove(part)
+            heads = self.line.heads()
+        return heads
 
     def _send(self, part: Part, able: list[Worker], now: float) -> list[Instruction]:
         self.line.remove(part)

@@ -49,7 +49,8 @@ class Silence:
         return after_s if worker.held else max(IDLE_S, after_s)
 
 
-def forgive(workers: Iterable[Worker], pause_s: float) -> None:
-    """To be told when this process itself stood still: its workers were not silent, it was deaf."""
+def forgive(workers: Iterable[Worker], pause_s: float, now: float) -> None:
+    """To be told when this process itself stood still: its workers were not silent, it was deaf. Who has been heard
+    since is owed nothing: a hang of its own would go unseen for as long as the pause was."""
     for worker in workers:
-        worker.last_heard += pause_s
+        worker.last_heard = min(now, worker.last_heard + pause_s)

@@ -2,6 +2,7 @@
 for the same answer, and anyone else's request is admitted, or refused, and given to the dispatcher."""
 
 import asyncio
+import math
 from dataclasses import dataclass
 
 import structlog
@@ -46,6 +47,7 @@ class SingleFlight:
         self._queue_limit_tokens = queue_tokens
         self._asked: dict[Question, Request] = {}
         self._waiters: dict[str, asyncio.Future[None]] = {}
+        self.refused_all_at = -math.inf
 
     @property
     def in_flight_requests(self) -> int:
@@ -66,7 +68,7 @@ class SingleFlight:
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         if deadline <= asked_at:
-            raise errors.DeadlineExceeded("the deadline passed before the request could be sent", self._retry_s())
+            raise errors.DeadlineExceeded("the deadline passed before the request could be sent", self.retry_s())
         if (known := self._answers.find(self._roster.fingerprint, question)) is not None:
             self._metrics.cached.inc()
             return Reply(known, 0.0, 0.0)
@@ -79,7 +81,7 @@ class SingleFlight:
                 await answered
         except TimeoutError:
             self._learn(request_id, request, is_late=True)
-            raise errors.DeadlineExceeded("no answer before the deadline", self._retry_s()) from None
+            raise errors.DeadlineExceeded("no answer before the deadline", self.retry_s()) from None
         finally:
             self._leave(request_id, request)
         return self._reply(request_id, request, asked_at)
@@ -91,7 +93,10 @@ class SingleFlight:
         if self._answers.most_bytes or deadline <= now:
             return None
         loads = loads_by_size(self._roster, self._dispatcher.line.lane_tokens, now)
-        return refusal_of_all(deadline - now, loads, self._queue_limit_tokens)
+        refusal = refusal_of_all(deadline - now, loads, self._queue_limit_tokens)
+        if refusal is not None:
+            self.refused_all_at = now
+        return refusal
 
     def abandon(self, request_id: str) -> None:
         """Its client has gone. If nobody else waits for the same, what waits is dropped, and what a worker holds is
@@ -119,7 +124,7 @@ class SingleFlight:
         demand = Demand(tokens, max(1, tokens - state_tokens), deadline - now, can_split=len(suffixes) > 1)
         load = measure_load(self._roster, self._dispatcher.line.lane_tokens, tokens, now)
         admit(demand, load, self._queue_limit_tokens)
-        request.is_to_wait = load.wait_s > demand.best_s(load)
+        request.is_to_wait = demand.is_to_wait(load)
         self._asked[question] = request
         self._dispatcher.add(request)
         return request
@@ -155,16 +160,16 @@ class SingleFlight:
         if is_late := isinstance(error, errors.DeadlineExceeded):
             self._learn(request_id, request, is_late=True)
         # Each of those who wait is told of itself.
-        raise type(error)(str(error).replace(request.request_id, request_id), self._retry_s() if is_late else None)
+        raise type(error)(str(error).replace(request.request_id, request_id), self.retry_s() if is_late else None)
 
     def _learn(self, request_id: str, request: Request, *, is_late: bool) -> None:
         """From the one that was let in: those who joined it may have come late already. Not from who met a fault."""
         is_undisturbed = request.admitted > self._roster.pace.forgotten_at
         if request.is_to_wait and is_undisturbed and request.request_id == request_id:
-            caution = self._roster.caution
-            caution.was_late() if is_late else caution.was_in_time()
+            self._roster.caution.learn(is_late=is_late)
 
-    def _retry_s(self) -> float:
+    def retry_s(self) -> float:
+        """For whom the deadline has passed."""
         return retry_s(self._roster, self._dispatcher.line.tokens)
 
 

@@ -14,6 +14,8 @@ from typing import Generic, Protocol, TypeVar
 PATIENCE_S = 10.0
 RETURNED_S = 1e9
 """What a lost worker held is due before all else, in its old order."""
+LEAST_MARKED = 1000
+"""A line is not swept for fewer."""
 
 
 class Waits(Protocol):
@@ -35,7 +37,9 @@ def due(admitted: float, deadline: float) -> float:
 
 @dataclass(slots=True)
 class WaitingLine(Generic[Waiter]):
-    """Adding and taking cost O(log n). Who leaves out of turn is only marked, and skipped when its turn comes."""
+    """Adding and taking cost O(log n). Who leaves out of turn is only marked, and skipped when its turn comes, or swept
+    out where more are marked than wait: while there is nobody to send to, the first may wait for minutes, and all that
+    leave behind it would be kept as long."""
 
     tokens: int = 0
     count: int = 0
@@ -52,6 +56,8 @@ class WaitingLine(Generic[Waiter]):
         self.tokens += waiter.tokens
         self.lane_tokens[lane] += waiter.tokens
         self.count += 1
+        if sum(map(len, self._lanes.values())) > 2 * self.count + LEAST_MARKED:
+            self._sweep()
 
     def remove(self, waiter: Waiter) -> None:
         if waiter.ticket:
@@ -69,3 +75,8 @@ class WaitingLine(Generic[Waiter]):
             if lane:
                 found.append(lane[0])
         return [waiter for *_, waiter in sorted(found)]
+
+    def _sweep(self) -> None:
+        for lane in self._lanes.values():
+            lane[:] = [place for place in lane if place[-1].ticket == place[-2]]
+            heapq.heapify(lane)

@@ -100,13 +100,15 @@ class Worker:
         return tokens - state.tokens if state and self.keeps(state) else tokens
 
     def keep(self, state: State) -> None:
-        """It is sent the state. Its own cache drops the least recently used in the same way."""
+        """It is sent the state. Its own cache drops the least recently used in the same way, and takes none that alone
+        would be too large."""
         most, most_tokens = (self.beat.snapshots_max, self.beat.snapshots_max_tokens) if self.beat else KEPT_STATES
         if state in self._kept:
             del self._kept[state]
-        else:
+            self._kept_tokens -= state.tokens
+        if state.tokens <= most_tokens:
+            self._kept[state] = None
             self._kept_tokens += state.tokens
-        self._kept[state] = None
         while self._kept and (len(self._kept) > most or self._kept_tokens > most_tokens):
             oldest = next(iter(self._kept))
             del self._kept[oldest]

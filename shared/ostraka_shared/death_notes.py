@@ -12,6 +12,8 @@ CRASHED = "exit"
 KILLED = "killed"
 """By a SIGKILL that was not for want of memory: no code of a worker's own ends so."""
 CAUSES = frozenset({CRASHED, KILLED})
+NOTE_PATTERN = r"[A-Za-z0-9_-]{1,64}\.(died|[0-9a-f]{8})"
+"""Of the names of notes, and of those that are just being left."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 

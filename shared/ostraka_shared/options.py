@@ -13,7 +13,7 @@ from typing import Any, TypeGuard, TypeVar, get_args, get_origin, get_type_hints
 import configargparse
 
 from ostraka_shared.errors import ConfigError
-from ostraka_shared.setting_sources import PREFIX, TABLE, ConfigFile, Parser, sources_named
+from ostraka_shared.setting_sources import CONFIG_VARIABLE, PREFIX, TABLE, ConfigFile, Parser, sources_named
 
 Settings = TypeVar("Settings")
 
@@ -52,7 +52,13 @@ def build_parser(prog: str, description: str) -> configargparse.ArgumentParser:
         formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--config", is_config_file_arg=True, metavar="FILE", help="a TOML file with an [ostraka] table")
+    parser.add_argument(
+        "--config",
+        is_config_file_arg=True,
+        env_var=CONFIG_VARIABLE,
+        metavar="FILE",
+        help="a TOML file with an [ostraka] table",
+    )
     return parser
 
 

@@ -1,8 +1,9 @@
 """Where settings come from besides the command line, and what is not to be taken for one: a variable that is empty or
-that Kubernetes has set, a line of the config file outside of our table."""
+that Kubernetes has set, a line of the config file outside of our table. What nothing reads is refused."""
 
 import difflib
 import io
+import os
 import re
 import sys
 import tomllib
@@ -14,9 +15,15 @@ from typing import Any, NoReturn
 import configargparse
 
 from ostraka_shared.errors import ConfigError, OstrakaError
+from ostraka_shared.setting_names import NO_KEYS, OF_COMPOSE, SETTINGS
 
 PREFIX = "OSTRAKA_"
+CONFIG_VARIABLE = f"{PREFIX}CONFIG"
 TABLE = "ostraka"
+_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
+_OF_A_SERVICE = re.compile(
+    rf"{PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
 
 
 class Parser(configargparse.ArgumentParser):  # type: ignore[misc]
@@ -27,6 +34,7 @@ class Parser(configargparse.ArgumentParser):  # type: ignore[misc]
         found, unknown = self.parse_known_args(args, namespace, **more)
         if unknown:
             self.error(self._describe_unknown(unknown))
+        self._refuse_unread_variables()
         found.setting_sources = self.sources
         found.typed_flags = _typed_flags(sys.argv[1:] if args is None else args)
         return found  # type: ignore[no-any-return]
@@ -40,7 +48,7 @@ class Parser(configargparse.ArgumentParser):  # type: ignore[misc]
     def convert_item_to_command_line_arg(self, action: Any, key: str, value: Any) -> list[str]:
         """What a variable or a line of a file is on the command line."""
         is_variable = action is not None and key == action.env_var
-        if is_variable and not is_meant(key, value):
+        if (is_variable and not is_meant(key, value)) or (action is None and _is_key_of_another(key)):
             return []
         source = key if is_variable else f"{key} in {self._config_file_parser.name}"
         self.sources[action.option_strings[-1] if action else f"--{key}"] = source
@@ -51,10 +59,20 @@ class Parser(configargparse.ArgumentParser):  # type: ignore[misc]
         """Without the usage, in whose lines the one that matters is lost."""
         head, colon, rest = message.partition(": ")
         flag = head.removeprefix("argument ").rpartition("/")[2]
+        if head == "Unable to open config file":
+            flag, rest = "--config", message
         if colon and flag in (sources := getattr(self, "sources", {})):
             message = f"{sources[flag]}: {rest}"
         sys.stderr.write(f"{self.prog}: {message} (see {self.prog} --help)\n")
         raise SystemExit(2)
+
+    def _refuse_unread_variables(self) -> None:
+        own = {variable for action in self._actions if (variable := getattr(action, "env_var", None))}
+        known = own | {PREFIX + name for name in SETTINGS | NO_KEYS}
+        for name, value in sorted(os.environ.items()):
+            if name.startswith(PREFIX) and name not in known and not _is_of_others(name, value):
+                near = difflib.get_close_matches(name.removeprefix(PREFIX), [n.removeprefix(PREFIX) for n in known], 1)
+                self.error(f"{name}: there is no such setting" + (f"; did you mean {PREFIX}{near[0]}?" if near else ""))
 
     def _describe_unknown(self, unknown: list[str]) -> str:
         said = f"unrecognized arguments: {' '.join(unknown)}"
@@ -142,4 +160,15 @@ class ConfigFile(configargparse.TomlConfigParser):  # type: ignore[misc]
 def is_meant(variable: str, value: str) -> bool:
     """An empty variable is an unset one: compose files have it so. For a Service called `ostraka`, Kubernetes gives
     each pod an OSTRAKA_PORT that is an address."""
-    return bool(value) and not (variable == f"{PREFIX}PORT" and value.startswith("tcp://"))
+    return bool(value) and not (variable.endswith("_PORT") and _ADDRESS.match(value))
+
+
+def _is_of_others(variable: str, value: str) -> bool:
+    """What a Service called `ostraka` or `ostraka-...` gives each pod, and what our compose file is told with."""
+    is_ours = variable.removeprefix(PREFIX) in OF_COMPOSE
+    return is_ours or not is_meant(variable, value) or bool(_OF_A_SERVICE.fullmatch(variable))
+
+
+def _is_key_of_another(key: str) -> bool:
+    """In the file's spelling."""
+    return key == key.lower() and "_" not in key and key.upper().replace("-", "_") in SETTINGS

@@ -30,8 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def find_gateway(cluster: Cluster) -> psutil.Process:
-    children = psutil.Process(cluster.process.pid).children()
-    return next(child for child in children if "ostraka_gateway" in " ".join(child.cmdline()))
+    return cluster.gateways()["gateway"]
 
 
 def forget_peak(process: psutil.Process) -> int:

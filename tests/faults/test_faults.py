@@ -2,8 +2,8 @@
 
 import os
 import signal
+import socket
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -16,11 +16,13 @@ from ostraka_shared.codec import decode, encode
 from ostraka_shared.messages import PROTOCOL_VERSION, Beat, Hello, Refused, Result
 from tests.cluster import Asked, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
-from tests.faults.stalls import stall_one
+from tests.faults.stalls import asking, stall_one
+from tests.waiting import let_pass
 
 pytestmark = pytest.mark.faults
 
 PAUSE_S = 3.0
+"""Longer than any patience."""
 
 
 def test_a_killed_workers_request_is_answered_by_another_and_three_kills_are_not_its_fault(
@@ -121,12 +123,13 @@ def test_a_full_queue_refuses_at_once(fake_model, release: Path) -> None:
 
 def test_a_killed_gateway_comes_back_and_its_workers_find_it(cluster: Cluster) -> None:
     workers = {w["worker"]: w["pid"] for w in cluster.health()["workers"]}
-    gateway = next(
-        child
-        for child in psutil.Process(cluster.process.pid).children()
-        if "ostraka_gateway" in " ".join(child.cmdline())
-    )
-    gateway.kill()
+    killed = cluster.gateways()["gateway"]
+    killed.suspend()
+    host, _, port = cluster.url.removeprefix("http://").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as early:
+        early.sendall(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n")
+        killed.kill()
+        assert early.recv(1 << 16).startswith(b"HTTP/1.1 200 "), "what nobody has accepted outlives the only gateway"
     cluster.wait_event("child_exited", child="gateway", code="SIGKILL")
 
     def answers() -> bool:
@@ -205,15 +208,25 @@ def test_a_model_that_cannot_load_ends_the_server(tmp_path: Path) -> None:
     assert any("cannot_keep_up" in line for line in lines)
 
 
+def test_a_gateway_that_dies_again_and_again_ends_the_server(fake_model, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    (run_dir / "figures.sock").mkdir(parents=True)  # where it must bind a socket
+    run_dir.chmod(0o700)
+    code, lines = serve_until_it_ends(f"--model={fake_model.path}", "--workers=1", f"--run-dir={run_dir}")
+    assert code == 1
+    assert any("cannot_serve" in line and "figures.sock" in line for line in lines)
+    assert any("cannot_keep_up" in line and "gateway" in line for line in lines)
+
+
 def test_a_client_that_leaves_takes_its_queued_request_along(fake_model, release: Path) -> None:
     with running(fake_model.path, "--workers=1", "--batch-tokens=64") as cluster:
         stalled = cluster.ask_in_background("<stall>")
         cluster.wait_worker("runs it", lambda w: w["running_tokens"] > 0)
-        with httpx.Client(base_url=cluster.url) as client, suppress(httpx.TimeoutException):
-            body = {"model": "jev-latest", "state": "x" * 200, "questions": {"q": {"type": "noul"}}}
-            client.post("/v1/systemone", json=body, timeout=0.3)
+        body = {"model": "jev-latest", "state": "x" * 200, "questions": {"q": {"type": "noul"}}}
+        with asking(cluster, body):
+            wait_for(lambda: cluster.health()["in_flight_requests"] == 2, "it is in")
         wait_for(lambda: cluster.health()["in_flight_requests"] == 1, "only the stalled one is left")
-        assert cluster.health()["queued_tokens"] == 0
+        wait_for(lambda: cluster.health()["queued_tokens"] == 0, "nothing is in the queue")
         release.touch()
         assert stalled.response().status_code == 200
         assert cluster.metric("ostraka_requests_total", route="/v1/systemone", status="499") == 1
@@ -225,10 +238,8 @@ def test_a_cluster_that_was_paused_as_a_whole_loses_no_worker(cluster: Cluster) 
     processes = [psutil.Process(cluster.process.pid), *cluster._children]
     for process in processes:
         process.suspend()
-    pause_ends = time.monotonic() + PAUSE_S
-    wait_for(lambda: time.monotonic() > pause_ends, "a pause longer than any patience")
-    gateway = next(p for p in processes if "ostraka_gateway" in p.cmdline())
-    gateway.resume()
+    let_pass(PAUSE_S)
+    cluster.gateways()["gateway"].resume()
     for process in processes:
         process.resume()
     assert cluster.decide("x").status_code == 200
@@ -238,10 +249,10 @@ def test_a_cluster_that_was_paused_as_a_whole_loses_no_worker(cluster: Cluster) 
 def test_signals_that_mean_nothing_end_nobody(cluster: Cluster) -> None:
     """SIGHUP to the supervisor is a stop, as of a terminal that is closed."""
     supervisor = psutil.Process(cluster.process.pid)
-    for process in (supervisor, *supervisor.children()):  # gateway, zygote, spare, workers
+    for process in (supervisor, *supervisor.children()):  # gateway, zygotes, their spares, workers
         for number in (signal.SIGUSR1, signal.SIGUSR2, *([signal.SIGHUP] if process != supervisor else [])):
             process.send_signal(number)
-    for name in ("supervisor", "gateway", "zygote", "worker w0", "worker w1"):
+    for name in ("supervisor", "gateway", "gateway zygote", "zygote", "worker w0", "worker w1"):
         cluster.wait_event("signal_ignored", process=name, signal="SIGUSR2")
     assert not cluster.event("child_exited")
     assert cluster.decide("x").status_code == 200
@@ -304,8 +315,8 @@ def test_a_long_request_stops_when_its_client_leaves(tmp_path: Path) -> None:
     slow = make_fake_model(tmp_path / "slow", ms_per_token=0.5)
     with running(slow.path, "--workers=1") as cluster:
         body = {"model": "jev-latest", "state": "x", "questions": many(400)}
-        with httpx.Client(base_url=cluster.url) as client, suppress(httpx.TimeoutException):
-            client.post("/v1/systemone", json=body, timeout=0.5, headers={"x-deadline-ms": "60000"})
+        with asking(cluster, body, deadline_ms=60_000):
+            cluster.wait_worker("reads it", lambda w: w["running_tokens"] > 0)
         begun = time.monotonic()
         cluster.wait_worker("holds nothing", lambda w: w["in_flight_requests"] == 0)
         assert time.monotonic() - begun < 5, "reading it all takes over 12 s"

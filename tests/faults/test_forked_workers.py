@@ -108,8 +108,10 @@ def test_a_model_that_must_not_be_forked_is_loaded_by_each_worker(tmp_path: Path
         assert cluster.stop() == 0
 
 
-def test_nothing_is_left_of_a_supervisor_killed_while_its_zygote_is_stopped(cluster: Cluster) -> None:
-    zygote(cluster).suspend()
+def test_nothing_is_left_of_a_supervisor_killed_while_its_zygotes_and_spares_are_stopped(cluster: Cluster) -> None:
+    children = {child.name(): child for child in psutil.Process(cluster.process.pid).children()}
+    for name in ("zygote", "gzygote", "spare", "gspare"):
+        children[f"ostraka {name}"].suspend()
     cluster.remember_children()
     cluster.process.kill()
     cluster.check_no_orphans()

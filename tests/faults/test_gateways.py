@@ -5,7 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -14,9 +14,9 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from ostraka.gateway_watch import ASK_S
 from ostraka.running_cluster import RunningCluster
 from ostraka_gateway.control import REPORT_S
-from ostraka_shared.addresses import gateway_name
 from tests.cluster import Asked, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
 
@@ -35,18 +35,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         assert cluster.stop(signal.SIGTERM) == 0
 
 
-def gateways(cluster: Cluster) -> dict[str, psutil.Process]:
-    """By name; those that are there now, less spares."""
-    found = {}
-    children = psutil.Process(cluster.process.pid).children()
-    for child in sorted(children, key=lambda each: each.create_time(), reverse=True):
-        with suppress(psutil.Error):  # it ends just now
-            number = next((word for word in child.cmdline() if word.startswith("--number=")), None)
-            if number:
-                found[gateway_name(int(number.removeprefix("--number=")))] = child
-    return found
-
-
 @contextmanager
 def connected(cluster: Cluster, name: str) -> Iterator[httpx.Client]:
     """A client whose one connection that gateway has accepted."""
@@ -56,7 +44,7 @@ def connected(cluster: Cluster, name: str) -> Iterator[httpx.Client]:
             with client.stream("GET", "/livez") as response:
                 mine = response.extensions["network_stream"].get_extra_info("client_addr")
                 response.read()
-            if mine in {each.raddr for each in gateways(cluster)[name].net_connections("tcp")}:
+            if mine in {each.raddr for each in cluster.gateways()[name].net_connections("tcp")}:
                 yield client
                 return
 
@@ -119,10 +107,10 @@ def under_load(cluster: Cluster, *, keeps: bool) -> Iterator[Load]:
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_a_gateway_that_is_drained_loses_nothing_and_is_replaced(pair: Cluster, keeps: bool) -> None:
-    before = gateways(pair)["gateway"]
+    before = pair.gateways()["gateway"]
     with under_load(pair, keeps=keeps) as load:
         before.send_signal(signal.SIGTERM)
-        wait_for(lambda: not before.is_running() and "gateway" in gateways(pair), "it is replaced")
+        wait_for(lambda: not before.is_running() and "gateway" in pair.gateways(), "it is replaced")
     assert load.errors == []
     assert {status for status, _ in load.answers} == {200}
     assert len(load.answers) == 4, "each client's answer was always the same"
@@ -138,30 +126,29 @@ def test_health_and_metrics_are_of_all_gateways_whoever_is_asked_and_outlive_one
             wait_for(lambda client=client: answered(client) == before + 3, "all three are counted")
         for health in (first.get("/health").json(), second.get("/health").json()):
             assert [each["gateway"] for each in health["gateways"]] == ["gateway", "gateway1"]
-            assert {each["pid"] for each in health["gateways"]} == {each.pid for each in gateways(pair).values()}
+            assert {each["pid"] for each in health["gateways"]} == {each.pid for each in pair.gateways().values()}
             assert [worker["worker"] for worker in health["workers"]] == ["w0", "w1"]
             assert {each["gateway"]: each["pid"] for each in health["gateways"]} == RunningCluster(pair.url).gateways()
-        killed = gateways(pair)["gateway1"]
+        killed = pair.gateways()["gateway1"]
         killed.suspend()
         assert {"gateway": "gateway1", "state": "silent"} in first.get("/health").json()["gateways"]
         assert first.get("/readyz").json() == {"status": "ready", "ready_workers": 2}
-        pair.wait_event("spare_started", child="gateway1")
         assert pair.wait_event("gateway_silent", child="gateway1")["in_flight_requests"] == 0
-        pair.wait_event("spare_serves", child="gateway1")
         wait_for(lambda: is_complete(first.get("/health").json()), "it is replaced")
         assert not killed.is_running()
         assert answered(first) == before + 3
 
 
 def test_a_gateway_that_only_stood_still_for_a_moment_keeps_its_place_and_its_requests(pair: Cluster) -> None:
-    stopped = gateways(pair)["gateway"]
+    stopped = pair.gateways()["gateway"]
     with connected(pair, "gateway") as mine:
         stopped.suspend()
-        pair.wait_event("spare_started", child="gateway")
+        resumed = time.monotonic() + 2 * ASK_S
+        wait_for(lambda: time.monotonic() > resumed, "its supervisor looks at it closely")
         asked = Asked(partial(mine.post, "/v1/systemone", json=BODY))
         stopped.resume()
         assert asked.response().status_code == 200
-        assert gateways(pair)["gateway"] == stopped
+        assert pair.gateways()["gateway"] == stopped
         assert not pair.event("gateway_silent", child="gateway")
 
 
@@ -173,26 +160,62 @@ def answered(client: httpx.Client) -> float:
     return sum(each.value for each in samples if each.name == "ostraka_requests_total" and each.labels == wanted)
 
 
+def is_answered_after(client: httpx.Client, instant: float) -> bool:
+    """Whether something that was asked since then is answered: what the loop had to do by then is done."""
+    asked = time.monotonic()
+    return client.get("/livez").status_code == 200 and asked > instant
+
+
 def is_complete(health: dict[str, Any]) -> bool:
     return [each.get("ready_workers") for each in health["gateways"]] == [2, 2]
 
 
 def test_a_killed_gateway_costs_its_own_clients_only_and_is_replaced(pair: Cluster) -> None:
-    before = gateways(pair)["gateway1"]
+    before = pair.gateways()["gateway1"]
     with connected(pair, "gateway") as mine, connected(pair, "gateway1") as theirs:
         stall = {**BODY, "state": "<stall>"}
         stalled, lost = (Asked(partial(client.post, "/v1/systemone", json=stall)) for client in (mine, theirs))
         wait_for(lambda: pair.health()["in_flight_requests"] == 2, "both are in")
         wait_for(lambda: any(worker["running_tokens"] for worker in pair.health()["workers"]), "a worker runs one")
-        reported = time.monotonic() + 5 * REPORT_S
-        wait_for(lambda: time.monotonic() > reported, "its supervisor was told")
+        with connected(pair, "gateway1") as another:
+            due = time.monotonic() + REPORT_S
+            wait_for(lambda: is_answered_after(another, due), "its loop has come to what it reports")
         before.kill()
         with pytest.raises(httpx.TransportError):
             lost.response()
         assert pair.wait_event("requests_broken", child="gateway1")["requests"] == 1
-        wait_for(lambda: gateways(pair).get("gateway1", before) != before, "it is replaced")
+        wait_for(lambda: pair.gateways().get("gateway1", before) != before, "it is replaced")
         pair.release.touch()
         assert stalled.response().status_code == 200
     with connected(pair, "gateway1") as again:
         assert again.post("/v1/systemone", json=BODY).status_code == 200
     wait_for(lambda: pair.metric("ostraka_broken_requests_total") == 1, "its successor has counted what was broken")
+
+
+@pytest.mark.parametrize("fault", ["none", "spare killed", "spare stopped", "zygote killed"])
+def test_a_killed_gateway_is_forked_again_whatever_became_of_what_it_is_forked_from(pair: Cluster, fault: str) -> None:
+    """And killed once more, as soon as it is there."""
+    wait_for(lambda: pair.gateways().keys() == {"gateway", "gateway1"} and named(pair, "ostraka gspare"), "all is well")
+    (spare,), (zygote,) = named(pair, "ostraka gspare"), named(pair, "ostraka gzygote")
+    if fault == "spare killed":
+        spare.kill()
+    elif fault == "spare stopped":
+        spare.suspend()
+    elif fault == "zygote killed":
+        zygote.kill()
+    for _ in range(2):
+        before = pair.gateways()["gateway1"]
+        before.kill()
+        wait_for(lambda before=before: pair.gateways().get("gateway1", before) != before, "it is replaced")
+    with connected(pair, "gateway1") as again:
+        assert again.post("/v1/systemone", json=BODY).status_code == 200
+    assert "ostraka_gateway.zygote" in pair.gateways()["gateway1"].cmdline()
+    assert not pair.event("not_forked")
+    if fault == "spare stopped":
+        assert named(pair, "ostraka gzygote") == [zygote], "it is not to blame"
+        spare.resume()
+        wait_for(lambda: not spare.is_running(), "it was given up, and ends")
+
+
+def named(cluster: Cluster, name: str) -> list[psutil.Process]:
+    return [child for child in psutil.Process(cluster.process.pid).children() if child.name() == name]

@@ -47,6 +47,7 @@ def is_sound(cluster: Cluster) -> bool:
 def test_a_deleted_run_directory_is_made_again_and_a_deleted_model_served_on(standing: Cluster, folder: Path) -> None:
     lose_run_dir(standing, folder)
     lose_model(standing, folder)
+    lose_what_workers_are_forked_from(standing, folder)
 
 
 def lose_run_dir(standing: Cluster, folder: Path) -> None:
@@ -75,7 +76,7 @@ def lose_run_dir(standing: Cluster, folder: Path) -> None:
 
 def lose_model(standing: Cluster, folder: Path) -> None:
     answer = standing.decide("x").json()["answers"]
-    shutil.rmtree(folder / "model")
+    (folder / "model").rename(folder / "lost")
     said = standing.wait_event("model_files_changed")
     assert (said["level"], said["is_gone"]) == ("error", True)
     wait_for(lambda: standing.health()["degraded"] == ["model_files_changed"], "health says so")
@@ -90,3 +91,20 @@ def lose_model(standing: Cluster, folder: Path) -> None:
     standing.client = httpx.Client(base_url=standing.url, timeout=60)
     wait_for(lambda: RunningCluster(standing.url).gateways().get("gateway1", killed) != killed, "it is started again")
     wait_for(lambda: [g.get("ready_workers") for g in standing.health()["gateways"]] == [2, 2], "and serves")
+
+
+def lose_what_workers_are_forked_from(standing: Cluster, folder: Path) -> None:
+    """While the model's files are away, so that a worker that is killed then cannot come back either."""
+    children = psutil.Process(standing.process.pid).children()
+    next(child for child in children if child.name() == "ostraka zygote").kill()
+    killed = standing.worker("w0")
+    assert killed
+    os.kill(killed["pid"], signal.SIGKILL)
+    for child in ("zygote 0", "w0"):
+        standing.wait_event("cannot_come_back", child=child)
+    wait_for(lambda: standing.health()["degraded"] == ["cannot_come_back", "model_files_changed"], "health says so")
+    assert standing.decide("x").status_code == 200
+    assert [(w["worker"], w["state"]) for w in standing.health()["workers"]] == [("w1", "ready")]
+    (folder / "lost").rename(folder / "model")
+    standing.wait_worker("is back", lambda w: w["state"] == "ready")
+    wait_for(lambda: is_sound(standing), "all is well")

@@ -204,7 +204,9 @@ def test_what_may_happen_to_a_rollout(models: dict[str, Path]) -> None:
         rolling.send_signal(signal.SIGINT)
         assert end(rolling)[0] == 130
         wait_phase(cluster, "aborted", 2)
-        wait_for(lambda: {p.name() for p in new_processes()} <= {"ostraka spare"}, "nothing of it is left")
+        wait_for(
+            lambda: {p.name() for p in new_processes()} <= {"ostraka spare", "ostraka gspare"}, "nothing of it is left"
+        )
 
         load.end()  # a gateway's death is seen by its clients
         rolling = shadowing(3)

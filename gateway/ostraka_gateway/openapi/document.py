@@ -1,6 +1,8 @@
 """The document itself: each path, what it takes, every status it gives. What bodies look like is in the schemas."""
 
+import json
 import re
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -37,6 +39,12 @@ SHAPES = (
     shapes.Readiness,
     shapes.Health,
 )
+
+
+@cache
+def encoded(model_name: str, limits: Limits) -> bytes:
+    """`describe`, as it is sent. It takes 15 ms: as long as all else that a forked gateway makes before it serves."""
+    return json.dumps(describe(model_name, limits), separators=(",", ":")).encode()
 
 
 def describe(model_name: str, limits: Limits) -> Json:

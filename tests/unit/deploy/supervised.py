@@ -119,7 +119,7 @@ class World:
 
         times = StopConfig(GRACE_S, NOT_READY_S if announces else 0.0)
         self.succession = Succession(Announced(1, self.gateways, self.workers))
-        ground = SimpleNamespace(turn=lambda _: None, close=lambda: None)
+        ground = SimpleNamespace(turn=lambda _: None, hold_back=lambda *_: None, close=lambda: None)
         rolling = Rolling(FakeDesk(), self.succession, None, GRACE_S)
         self.supervisor = Supervisor(self.succession, rolling, self.listener, times, Recycling(0), ground)
 

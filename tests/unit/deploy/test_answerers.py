@@ -1,7 +1,3 @@
-import signal
-import socket
-import subprocess
-import sys
 from argparse import Namespace
 from threading import Thread
 from types import SimpleNamespace
@@ -79,19 +75,3 @@ def test_a_key_from_a_file_may_end_its_line(monkeypatch):
     monkeypatch.setenv("JEV_API_KEY", "secret\n")
     values = Namespace(server="http://127.0.0.1:1", model=None, concurrency=1, threads=1)
     assert find_answerer(values)._headers["Authorization"] == "Bearer secret"
-
-
-def test_ctrl_c_does_not_wait_for_a_server_that_does_not_answer(tmp_path):
-    requests = tmp_path / "requests.jsonl"
-    requests.write_text("{}\n" * 40)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(30)
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        command = [sys.executable, "-m", "ostraka", "decide", str(requests), f"--server={url}"]
-        with subprocess.Popen(command, stderr=subprocess.PIPE) as running:
-            client, _ = listener.accept()
-            with client:
-                assert client.recv(10) == b"POST /v1/s"
-                running.send_signal(signal.SIGINT)
-                assert running.wait(20) == 130
-            assert running.stderr.read() == b""

@@ -3,11 +3,9 @@
 import io
 import os
 import signal
-import subprocess
 import sys
 from argparse import Namespace
 
-import psutil
 import pytest
 
 from ostraka import embedded_model
@@ -15,43 +13,15 @@ from ostraka.answerer_options import find_other_answerer
 from ostraka.command import main
 from ostraka.embedded_model import find_model
 from ostraka_shared.errors import ConfigError, ModelError
-from tests.waiting import wait_until
-
-STAND_IN = """#!{python}
-import os, signal, sys
-try:
-    print(os.getpid(), *sys.argv[1:], sorted(n for n in os.environ if n.startswith("OSTRAKA_")), flush=True)
-    {body}
-except KeyboardInterrupt:
-    print("its line", flush=True)
-    sys.exit(130)
-"""
-
-DRIVER = """
-import sys
-from ostraka import __main__ as command, decide_command
-sys.executable = sys.argv[1]
-sys.exit(command.main(["decide", "-", "--lines", "--cache-dir", sys.argv[2]]))
-"""
+from tests.stand_in import write_stand_in
 
 
 @pytest.fixture
-def stand_in(tmp_path):
-    def make(body):
-        path = tmp_path / "python"
-        path.write_text(STAND_IN.format(python=sys.executable, body=body))
-        path.chmod(0o755)
-        return str(path)
-
-    return make
-
-
-@pytest.fixture
-def build(monkeypatch, stand_in, tmp_path):
+def build(monkeypatch, tmp_path):
     """`find_model` where nothing is built yet and `body` is the builder."""
 
     def find(body):
-        monkeypatch.setattr(sys, "executable", stand_in(body))
+        monkeypatch.setattr(sys, "executable", write_stand_in(tmp_path, body))
         return find_model(None, str(tmp_path / "cache"), "int8")
 
     return find
@@ -92,13 +62,6 @@ def test_however_it_was_asked_for(monkeypatch, capsys, fake_model, tmp_path, sou
     assert capsys.readouterr().err.startswith("ostraka: --precision int8 and --model ")
 
 
-def test_a_server_that_is_told_both_does_not_start(fake_model):
-    command = [sys.executable, "-m", "ostraka", "serve", "--port=0", f"--model={fake_model.path}", "--precision=int8"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "ostraka: --precision int8 and --model " in done.stderr
-
-
 def test_what_is_compared_may_have_another_precision(fake_model):
     values = Namespace(cache_dir="unused", precision="int8", threads=1, concurrency=1)
     assert find_other_answerer(str(fake_model.path), values)
@@ -126,26 +89,3 @@ def test_sigterm_is_afterwards_what_it_was(build):
     with pytest.raises(SystemExit):
         build("sys.exit(1)")
     assert signal.getsignal(signal.SIGTERM) == before
-
-
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, -1), (signal.SIGKILL, -9)]
-)
-def test_however_the_command_ends_its_build_does_too_and_in_order(stand_in, tmp_path, number, code):
-    command = [sys.executable, "-c", DRIVER, stand_in("signal.pause()"), str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        building = psutil.Process(int(running.stderr.readline().split()[0]))
-        assert building.ppid() == running.pid
-        running.send_signal(number)
-        assert running.stderr.read() == "its line\n"
-        assert running.wait(20) == code
-    wait_until(lambda: not building.is_running())
-
-
-def test_the_real_builders_line_is_the_only_one(tmp_path):
-    (tmp_path / "file").touch()
-    command = [sys.executable, "-m", "ostraka", "serve", "--port=0", f"--cache-dir={tmp_path / 'file' / 'cache'}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith(f"ostraka: --cache-dir (or OSTRAKA_CACHE_DIR) {tmp_path / 'file' / 'cache'}: ")

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from ostraka.evaluation.examples import Prediction, parse_example
-from ostraka.evaluation.plot import draw_reliability, require_plotting
+from ostraka.evaluation.plot import require_plotting
 from ostraka.evaluation.report import build_comparison, build_report
 from ostraka.evaluation.samples import decide, gather
 from ostraka.evaluation.tables import describe_comparison, describe_report
@@ -153,17 +153,6 @@ def test_the_tables_say_what_the_report_says():
 def test_the_comparison_is_signed():
     pairs = [(noul(0.4, True, "1"), noul(0.6, True, "1"))] * 3
     assert "+1.000 [+1.000, +1.000]" in describe_comparison(build_comparison(pairs))
-
-
-def test_the_plot_is_a_png_with_a_panel_for_each_form(tmp_path):
-    pytest.importorskip("matplotlib")
-    report = build_report([noul(0.9, True), choice(0, 0.6, 0.4)])
-    one, two = tmp_path / "one.png", tmp_path / "two.png"
-    draw_reliability({"m": build_report([noul(0.9, True)])}, one)
-    draw_reliability({"m": report, "n": report}, two)
-    sizes = [file.read_bytes()[16:24] for file in (one, two)]  # width and height in the PNG header
-    assert one.read_bytes().startswith(b"\x89PNG\r\n")
-    assert int.from_bytes(sizes[1][:4]) == 2 * int.from_bytes(sizes[0][:4])
 
 
 def test_without_matplotlib_the_plot_says_what_to_install(monkeypatch):

@@ -5,9 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from ostraka import children, gateway_child
 from ostraka.gateway_child import GatewayChild
 from ostraka.restarts import RestartPolicy
-from ostraka_gateway.orders import Report, Serve, decode_order, encode_report
+from ostraka_gateway.orders import CountBroken, Report, decode_order, encode_report
+from tests.clocks import FakeClock
 
 NOW = 1000.0
 
@@ -48,16 +50,37 @@ def test_who_has_ended_is_listened_to_no_more(pair):
     assert child.control is None
 
 
+def test_one_that_served_is_back_at_once_unless_it_dies_at_once_again(pair, monkeypatch):
+    child, _ = pair
+    clock = FakeClock(NOW)
+    clock.install(monkeypatch, children)
+    clock.install(monkeypatch, gateway_child)
+
+    def wait_s(uptime_s, *, has_reported):
+        child.policy.quick_deaths = 3
+        child.started, child.has_reported = clock.now - uptime_s, has_reported
+        child.schedule_restart(has_been_ready=True)
+        return round(child.restart_at - clock.now, 3)
+
+    assert [wait_s(up_s, has_reported=True) for up_s in (0.0, 0.1, 0.3, 9.0)] == [0.3, 0.2, 0.0, 0.0]
+    assert wait_s(9.0, has_reported=False) == 0.3
+
+
 def test_what_a_dead_gateway_had_begun_is_told_to_whoever_comes_after_it(pair):
     child, gateway = pair
     gateway.send(encode_report(Report(in_flight_requests=3)))
     child.take_reports(NOW)
     child.process = SimpleNamespace(poll=lambda: -9)
     assert child.reap() == -9
-    assert child.broken_requests == 3
-    spare = GatewayChild("gateway", lambda _: [], RestartPolicy(lambda: 0.5))
-    spare.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    child.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    child.control.settimeout(0.0)
     with theirs:
-        spare.take_the_place_of(child)
-        assert decode_order(theirs.recv(1 << 10)) == Serve(3)
-        spare.hang_up()
+        child.take_reports(NOW)
+        assert child.broken_requests == 3, "it has not said a word yet, and may never"
+        for _ in range(2):
+            theirs.send(encode_report(Report()))
+            child.take_reports(NOW)
+        theirs.settimeout(0.0)
+        assert decode_order(theirs.recv(1 << 10)) == CountBroken(3)
+        with pytest.raises(BlockingIOError):
+            theirs.recv(1 << 10)

@@ -1,4 +1,4 @@
-"""A gateway that says nothing is killed, and a spare takes its place; one whose supervisor was away itself is not."""
+"""A gateway that says nothing is killed; one whose supervisor was away itself is not."""
 
 import signal
 from types import SimpleNamespace
@@ -7,12 +7,9 @@ import pytest
 
 from ostraka import gateway_watch as watch_module
 from ostraka.gateway_child import GatewayChild
-from ostraka.gateway_watch import FIRST_REPORT_S, POLL_S, GatewayWatch
-from ostraka.generation import Generation
+from ostraka.gateway_watch import ASK_S, FIRST_REPORT_S, POLL_S, GatewayWatch
 from ostraka.restarts import RestartPolicy
-from ostraka.spares import has_parted
-from ostraka.stillness import CALM_S, DOUBT_S, SILENT_S, STEP_S, CoreTimes, Stillness
-from ostraka_gateway.orders import Serve
+from ostraka.stillness import SILENT_S, STEP_S, CoreTimes, Stillness
 
 
 class Gateway(GatewayChild):
@@ -20,7 +17,7 @@ class Gateway(GatewayChild):
 
     def __init__(self, name, *, is_hung=False):
         super().__init__(name, lambda _: [], RestartPolicy(lambda: 0.5))
-        self.stillness, self.is_hung, self.told, self.orders = Stillness(1000.0), is_hung, [], []
+        self.stillness, self.is_hung, self.told = Stillness(1000.0), is_hung, []
         self.start()
 
     def start(self):
@@ -32,10 +29,6 @@ class Gateway(GatewayChild):
             self.stillness.heard(now)
             self.has_reported = True
 
-    def order(self, order):
-        self.orders.append(order)
-        return True
-
 
 class World:
     def __init__(self, monkeypatch):
@@ -44,24 +37,13 @@ class World:
         self.now = 1000.0
         self.watch = GatewayWatch()
         self.gateways = [Gateway("gateway"), Gateway("gateway1")]
-        self.serving = Generation(1, list(self.gateways), [], make_spare=self.make_spare)
-        self.may_replace = True
         self.pass_time(POLL_S)
 
-    def make_spare(self, number):
-        return Gateway(self.gateways[number].name, is_hung=True)  # it says nothing while it waits
-
-    @property
-    def spare(self):
-        return self.serving.spares.get("gateway")
-
     def pass_time(self, seconds, step_s=POLL_S):
-        """Whether a spare took a place meanwhile."""
-        ends, has_replaced = self.now + seconds, False
+        ends = self.now + seconds
         while self.now < ends:
             self.now += step_s
-            has_replaced |= self.watch.turn(self.serving, self.gateways, self.now, may_replace=self.may_replace)
-        return has_replaced
+            self.watch.turn(self.gateways, self.now)
 
 
 @pytest.fixture
@@ -69,53 +51,28 @@ def world(monkeypatch):
     return World(monkeypatch)
 
 
-def test_one_that_is_silent_has_a_spare_started_which_serves_when_it_is_killed(world):
+def test_one_that_is_silent_is_looked_at_closely_and_killed(world):
     hung, moving = world.gateways
     hung.is_hung = True
-    world.pass_time(DOUBT_S + 2 * POLL_S)
-    spare = world.spare
-    assert (hung.told, spare.orders, world.watch.is_close) == ([], [], True)
-    assert world.pass_time(SILENT_S - DOUBT_S)
-    assert (hung.told, moving.told, spare.told) == ([signal.SIGKILL], [], [])
-    assert spare.orders == [Serve(0)]
-    assert (world.serving.gateways, world.serving.spares) == ([spare, moving], {})
-    assert hung in world.serving.children, "until it has been reaped"
-    assert has_parted(world.serving, hung, "SIGKILL")
-    assert hung not in world.serving.children
+    world.pass_time(ASK_S + 2 * POLL_S)
+    assert (hung.told, world.watch.is_close) == ([], True)
+    world.pass_time(SILENT_S - ASK_S)
+    assert (hung.told, moving.told) == ([signal.SIGKILL], [])
 
 
-def test_one_that_speaks_again_keeps_its_place_and_the_spare_ends_after_a_while(world):
+def test_one_that_speaks_again_keeps_its_place(world):
     hung = world.gateways[0]
     hung.is_hung = True
-    world.pass_time(DOUBT_S + 2 * POLL_S)
-    spare, hung.is_hung = world.spare, False
-    world.pass_time(CALM_S - 2 * POLL_S)
-    assert world.spare is spare
-    world.pass_time(4 * POLL_S)
-    assert (world.spare, spare.told, hung.told, spare.orders) == (None, [signal.SIGKILL], [], [])
-    assert has_parted(world.serving, spare, "SIGKILL")
+    world.pass_time(SILENT_S - POLL_S)
+    hung.is_hung = False
+    world.pass_time(SILENT_S)
+    assert (hung.told, world.watch.is_close) == ([], False)
 
 
-def test_a_spare_that_dies_is_not_started_again_and_one_that_is_given_up_is_killed_all_the_same(world):
-    hung = world.gateways[0]
-    hung.is_hung = True
-    world.pass_time(DOUBT_S + 2 * POLL_S)
-    spare, spare.process = world.spare, None
-    assert has_parted(world.serving, spare, "1")
-    assert not world.pass_time(SILENT_S)
-    assert (hung.told, world.serving.gateways[0]) == ([signal.SIGKILL], hung)
-
-
-def test_in_the_want_of_a_core_there_is_no_spare_that_would_want_one_too(world):
+def test_one_that_is_in_want_of_a_core_is_let_be(world):
     world.gateways[0].is_hung, world.times = True, CoreTimes(0.0, 0.0, wants_core=True)
     world.pass_time(2 * SILENT_S)
-    assert (world.spare, world.gateways[0].told) == (None, [])
-
-
-def test_where_none_may_be_replaced_there_is_no_spare(world):
-    world.gateways[0].is_hung, world.may_replace = True, False
-    assert not world.pass_time(SILENT_S + 2 * POLL_S)
-    assert (world.spare, world.gateways[0].told) == (None, [signal.SIGKILL])
+    assert world.gateways[0].told == []
 
 
 def test_one_that_has_just_been_started_may_take_its_time_but_not_for_ever(world):

@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 from ostraka.front_desk import FrontDesk
 from ostraka.gateway_child import GatewayChild
 from ostraka.generation import Generation
-from ostraka.ground import LOOK_S, MODEL_FILES_CHANGED, RUN_DIR_LOST, Ground, lock_folder
+from ostraka.ground import LOOK_S, RUN_DIR_LOST, Ground, lock_folder
+from ostraka.model_watch import MODEL_FILES_CHANGED
 from ostraka.restarts import RestartPolicy
 from ostraka.succession import Succession
 from ostraka_gateway.orders import Degraded, Rebind

@@ -10,25 +10,26 @@ import pytest
 
 from ostraka.chaos_command import _choose
 from ostraka.running_cluster import RunningCluster
-from ostraka_gateway.config import GatewayConfig, RolloutConfig
+from ostraka_gateway.config import GatewayConfig, GatewayZygoteConfig, RolloutConfig
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.options import to_flags
 
 
-def gateway(pid, number, generation, figures_at=tuple("abc")):
+def gateway(pid, number, generation, figures_at=tuple("abc"), *, is_forked=True):
     rollout = RolloutConfig(generation=generation)
     config = GatewayConfig("ipc:///w", "m", 3, figures_at, number=number, rollout=rollout)
-    return SimpleNamespace(
-        pid=pid, create_time=lambda: 0.0, cmdline=lambda: ["python", "-m", "ostraka_gateway", *to_flags(config)]
-    )
+    flags = to_flags(config)
+    if is_forked:
+        flags = to_flags(GatewayZygoteConfig("m", 4, figures_at, generation))
+    command = ["python", "-m", f"ostraka_gateway{'.zygote' if is_forked else ''}", *flags]
+    return SimpleNamespace(pid=pid, create_time=lambda: 0.0, cmdline=lambda: command, name=lambda: f"ostraka g{number}")
 
 
 def cluster_of(*gateways):
-    worker = SimpleNamespace(
-        pid=1, create_time=lambda: 0.0, cmdline=lambda: ["python", "-m", "ostraka_worker", "--number=0"]
-    )
+    worker = SimpleNamespace(pid=1, create_time=lambda: 0.0, name=lambda: "ostraka w0")
+    spare = SimpleNamespace(pid=2, create_time=lambda: 0.0, name=lambda: "ostraka gspare")
     found = RunningCluster.__new__(RunningCluster)
-    children = [worker, *gateways]
+    children = [worker, spare, *gateways]
     found.supervisor = SimpleNamespace(is_running=lambda: True, children=lambda **_: children)
     return found
 
@@ -73,7 +74,7 @@ def test_where_no_gateway_speaks_no_worker_is_guessed_at():
 
 
 def test_of_one_generation_the_names_are_those_of_the_log():
-    found = cluster_of(gateway(11, 1, 2), gateway(10, 0, 2))
+    found = cluster_of(gateway(11, 1, 2, is_forked=False), gateway(10, 0, 2))
     assert found.gateways() == {"gateway": 10, "gateway1": 11}
     assert _choose(found, "gateway", "kill") == ("gateway", 10)
 

@@ -1,10 +1,8 @@
 import os
 import socket
 import stat
-import subprocess
 import sys
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import get_args, get_type_hints
 from unittest.mock import Mock
 
@@ -14,10 +12,12 @@ from ostraka import startup
 from ostraka.cores import CoreLayout, read_machine
 from ostraka.embedded_model import find_model
 from ostraka.generation_plan import first_generation
-from ostraka.serve_command import _prepare_next, listen, private_run_dir
+from ostraka.serve_command import _prepare_next, listen
 from ostraka.serve_config import ProcessesConfig, ServeConfig, StopConfig
 from ostraka_gateway import open_files
-from ostraka_gateway.config import GatewayConfig
+from ostraka_gateway.config import GatewayConfig, GatewayZygoteConfig
+from ostraka_gateway.http_config import HttpConfig
+from ostraka_gateway.limits import Limits
 from ostraka_shared import addresses
 from ostraka_shared.addresses import METRICS_FOLDER
 from ostraka_shared.errors import ConfigError
@@ -91,10 +91,22 @@ def test_a_worker_of_two_cores_has_two_threads_pinned_or_not(fake_model, tmp_pat
     assert [worker.cores for worker in workers] == ([(0, 1), (2, 3)] if is_pinned else [(), ()])
 
 
+def test_gateways_are_forked_from_one_that_knows_what_they_are_told(fake_model, tmp_path):
+    http = HttpConfig(name="served", limits=Limits(score_levels=4))
+    generation, gateway, _ = children(ServeConfig(port=0, http=http), fake_model, tmp_path)
+    zygote = generation.zygotes[0]
+    assert generation.gateways[0].fork_from == zygote.fork
+    zygote.pass_fds = (7,)  # as its start would
+    assert zygote.command(1)[:2] == ["-m", "ostraka_gateway.zygote"]
+    found = parse(GatewayZygoteConfig, zygote.command(1)[2:])
+    assert (found.name, found.limits, found.model_front) == (http.name, http.limits, gateway.cluster.model_front)
+    assert (found.control_fd, found.generation, found.figures_at) == (7, generation.number, gateway.figures_at)
+
+
 def zygotes(generation):
     """Of each: its settings, and the names of the workers that it forks."""
     found = []
-    for zygote in generation.zygotes:
+    for zygote in generation.zygotes[1:]:  # the first is the gateways'
         zygote.pass_fds = (7,)  # as its start would
         workers = [worker.name for worker in generation.workers if worker.fork_from == zygote.fork]
         assert zygote.command(1)[:2] == ["-m", "ostraka_worker.zygote"]
@@ -121,7 +133,7 @@ def test_each_node_has_a_zygote_on_the_cores_of_its_workers(fake_model, tmp_path
 )
 def test_workers_that_load_for_themselves_or_have_several_threads_have_no_zygote(fake_model, tmp_path, config, workers):
     generation, _, _ = children(config, fake_model, tmp_path, workers=workers)
-    assert generation.zygotes == []
+    assert [zygote.name for zygote in generation.zygotes] == ["gateway zygote"]
     assert {worker.fork_from for worker in generation.workers} == {None}
 
 
@@ -185,18 +197,6 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_started(flag):
         parse(ServeConfig, [flag])
 
 
-def test_a_refusal_is_one_line_of_the_command():
-    done = subprocess.run(
-        [sys.executable, "-m", "ostraka", "serve", "--batch-tokens=0"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stderr == "ostraka: --batch-tokens must be at least 1, not 0\n"
-
-
 def test_a_taken_port_is_named():
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
@@ -233,73 +233,6 @@ def test_the_port_is_free_again_afterwards():
 
 def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
-
-
-def test_a_fresh_run_dir_is_private_and_removed(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with private_run_dir(None) as folder:
-        assert folder.parent == tmp_path
-        assert mode(folder) == 0o700
-        (folder / "workers.sock").touch()
-    assert not folder.exists()
-
-
-@pytest.mark.parametrize("value", ["", "/nonexistent/run/user/1000"])
-def test_a_runtime_dir_that_is_not_there_does_not_matter(monkeypatch, value):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", value)
-    with private_run_dir(None) as folder:
-        assert mode(folder) == 0o700
-        assert folder.parent != Path.cwd()
-
-
-def test_a_fresh_run_dir_with_too_long_a_path_is_refused_here_and_not_by_a_child(monkeypatch, tmp_path):
-    deep = tmp_path / ("d" * 100)
-    deep.mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
-    with pytest.raises(ConfigError, match="--run-dir"), private_run_dir(None):
-        pass
-    assert list(deep.iterdir()) == []
-
-
-def test_a_run_dir_that_was_asked_for_is_made_and_stays(tmp_path):
-    asked = tmp_path / "a" / "run"
-    for _ in range(2):
-        with private_run_dir(str(asked)) as folder:
-            assert folder == asked
-            assert mode(asked) == 0o700
-    assert asked.is_dir()
-
-
-def test_a_run_dir_serves_one_server_at_a_time(tmp_path):
-    run_dir = str(tmp_path / "run")
-    in_use = pytest.raises(ConfigError, match="in use by another server")
-    with private_run_dir(run_dir), in_use, private_run_dir(run_dir):
-        pass
-    with private_run_dir(run_dir):
-        pass
-
-
-def test_a_relative_run_dir_is_made_absolute_for_the_children(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    with private_run_dir("run") as folder:
-        assert folder == tmp_path / "run"
-
-
-def test_an_open_run_dir_is_refused_not_closed(tmp_path):
-    shared = tmp_path / "shared"
-    shared.mkdir(mode=0o755)
-    with pytest.raises(ConfigError, match="0755"), private_run_dir(str(shared)):
-        pass
-    assert mode(shared) == 0o755
-
-
-@pytest.mark.parametrize("what", ["a file", "below a file"])
-def test_a_run_dir_that_cannot_be_made_is_named(tmp_path, what):
-    file = tmp_path / "file"
-    file.touch()
-    asked = file if what == "a file" else file / "run"
-    with pytest.raises(ConfigError, match=f"--run-dir {asked}"), private_run_dir(str(asked)):
-        pass
 
 
 def test_the_folder_of_a_model_may_begin_with_a_tilde(fake_model, monkeypatch):

@@ -4,7 +4,6 @@ import pytest
 
 from ostraka import supervisor as supervisor_module
 from ostraka.restarts import CRASH_LIMIT_AT_START
-from ostraka.supervisor import STARTING_POLL_S
 from tests.unit.deploy.supervised import FakeChild, kill, quiet
 
 
@@ -50,7 +49,7 @@ def test_what_dies_is_started_again_after_a_moment(world, who):
 
 def test_a_first_death_is_made_good_at_once(world):
     world.run(quiet, kill(world.workers[0]), quiet)
-    assert world.workers[0].starts == [1000.0, 1000.0 + STARTING_POLL_S]
+    assert world.workers[0].starts == [1000.0, 1000.0 + supervisor_module.SERVING_POLL_S]
 
 
 def test_a_death_is_seen_at_once_and_the_restart_is_not_overslept(world):
@@ -102,15 +101,15 @@ def zygote(world, monkeypatch):
     return found
 
 
-def test_a_zygote_is_started_before_the_workers_and_leaves_with_them(world, zygote):
+def test_a_zygote_is_started_before_its_forks_and_leaves_with_the_workers(world, zygote):
     assert world.run(quiet) == 0
-    assert [child.name for child in world.succession.children] == ["gateway", "zygote 0", "w0", "w1"]
+    assert [child.name for child in world.succession.children] == ["zygote 0", "gateway", "w0", "w1"]
     assert world.journal == ["gateway SIGTERM", "zygote 0 SIGKILL", "w0 SIGTERM", "w1 SIGTERM"]
 
 
 def test_a_zygote_that_dies_is_replaced_and_costs_no_worker(world, zygote):
     assert world.run(quiet, kill(zygote), quiet) == 0
-    assert [len(child.starts) for child in world.succession.children] == [1, 2, 1, 1]
+    assert [len(child.starts) for child in world.succession.children] == [2, 1, 1, 1]
 
 
 def test_a_zygote_that_cannot_be_kept_up_is_done_without(world, zygote):
@@ -128,9 +127,3 @@ def test_a_fault_of_its_own_leaves_no_child(world):
     with pytest.raises(ZeroDivisionError):
         world.run(quiet, fault)
     assert [line for line in world.journal if "reaped" in line] == ["gateway reaped", "w0 reaped", "w1 reaped"]
-
-
-def test_it_looks_more_often_while_starting(world):
-    world.ready = lambda: 0
-    world.run(quiet, quiet)
-    assert world.waits[:2] == [STARTING_POLL_S] * 2

@@ -4,7 +4,6 @@ import signal
 
 import pytest
 
-from ostraka import supervisor as supervisor_module
 from ostraka.signals import IGNORED
 from ostraka.stopping import WORKERS_LEAVE_S
 from tests.unit.deploy.supervised import GRACE_S, World, kill, quiet
@@ -150,12 +149,6 @@ def test_what_dies_meanwhile_is_replaced_and_told(announcing):
     assert announcing.run(*steps) == 0
     assert [len(child.starts) for child in (announcing.gateway, *announcing.workers)] == [2, 2, 1]
     assert announcing.not_ready[1] == announcing.gateway.starts[1]
-
-
-def test_a_spare_that_takes_a_place_meanwhile_is_told_too(announcing, monkeypatch):
-    monkeypatch.setattr(supervisor_module, "put_spare", lambda *_: True)
-    assert announcing.run(quiet, signal.SIGTERM, kill(announcing.gateway), *[quiet] * 6) == 0
-    assert len(announcing.not_ready) == 2
 
 
 def test_a_later_signal_ends_the_announcement_and_all_else(announcing):

@@ -11,9 +11,9 @@ def after(late_in, count):
     caution = Caution(1.5)
     for number in range(count):
         if late_in and number % late_in == 0:
-            caution.was_late()
+            caution.learn(is_late=True)
         else:
-            caution.was_in_time()
+            caution.learn(is_late=False)
     return caution.factor
 
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ostraka_gateway.control import ALIVE_S, REPORT_S, Control, await_turn
-from ostraka_gateway.orders import MESSAGE_BYTES, Announce, Degraded, Leave, Report, Serve, decode_report, encode_order
+from ostraka_gateway.control import ALIVE_S, REPORT_S, Control
+from ostraka_gateway.orders import MESSAGE_BYTES, Announce, CountBroken, Leave, Report, decode_report, encode_order
 from tests.clocks import FakeTimeLoop
 
 
@@ -70,20 +70,10 @@ def test_announcing_is_not_leaving(channel):
     assert world.did == ["announced", "left"]
 
 
-def test_a_spare_waits_for_its_turn_and_leaves_what_comes_after_it_unread():
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        for order in (Degraded(["x"]), Serve(3), Announce()):
-            ours.send(encode_order(order))
-        assert await_turn(theirs) == Serve(3)
-        assert theirs.recv(MESSAGE_BYTES) == encode_order(Announce())
-
-
-@pytest.mark.parametrize("last", [None, b"what is this"])
-def test_a_spare_that_nobody_wants_or_that_understands_nothing_does_not_serve(last):
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        if last:
-            ours.send(last)
-        ours.shutdown(socket.SHUT_WR)
-        assert await_turn(theirs) is None
+def test_what_its_predecessor_had_begun_is_counted(channel):
+    world, ours = channel
+    broken = []
+    world.gateway.cluster.metrics = SimpleNamespace(broken=SimpleNamespace(inc=broken.append))
+    ours.send(encode_order(CountBroken(3)))
+    world.loop.settle()
+    assert broken == [3]

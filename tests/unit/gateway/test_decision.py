@@ -4,6 +4,7 @@ where a request is tokenized."""
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,8 @@ from starlette.responses import Response
 from ostraka_gateway.asking import Asking
 from ostraka_gateway.auth import Keys
 from ostraka_gateway.decision import SHORT_BODY_BYTES, SHORT_PROMPTS, Gateway, respond
-from ostraka_gateway.large_bodies import LargeBodies
+from ostraka_gateway.http_config import HttpConfig
+from ostraka_gateway.large_bodies import LARGE_BODY_BYTES, LargeBodies
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.problems import from_error
 from ostraka_gateway.shadow import Figures
@@ -56,9 +58,8 @@ class FakeSuccessor(Successor):
         return self._response
 
 
-async def decide(response, body=b"right", dialect=None, tokenize=lambda _: TokenizedRequest(b"", (), 0, 0), **parts):
-    """(what the client gets, the successor's figures)"""
-    successor = FakeSuccessor(response)
+@contextmanager
+def serving(successor=None, tokenize=lambda _: TokenizedRequest(b"", (), 0, 0), **parts):
     with ThreadPoolExecutor(1) as pool:
         gateway = Gateway(
             "gateway",
@@ -66,27 +67,36 @@ async def decide(response, body=b"right", dialect=None, tokenize=lambda _: Token
             SimpleNamespace(tokenize=tokenize),
             SimpleNamespace(metrics=Metrics(), single_flight=SimpleNamespace(refusal_of_all=lambda _: None, **parts)),
             pool,
-            LargeBodies(1 << 20),
+            LargeBodies(HttpConfig.body_bytes),
             9000,
             "2026-01-01",
             keys=Keys(),
             asking=ASKING,
             successor=successor,
         )
-        messages = [{"type": "http.request", "body": body}]
+        yield gateway
+        gateway.large_bodies.close()
 
-        async def receive():
-            if messages:
-                return messages.pop()
-            return await asyncio.Event().wait()  # the connection lives
 
-        scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": [], "client": ("a", 1)}
-        scope["state"] = {"request_id": "r"}
-        try:
-            found = await respond(gateway, dialect or FakeDialect(), Request(scope, receive))
-        finally:
-            gateway.large_bodies.close()
-    return found, successor.figures
+async def ask_gateway(gateway, body, dialect=None, **headers):
+    messages = [{"type": "http.request", "body": body}]
+
+    async def receive():
+        if messages:
+            return messages.pop()
+        return await asyncio.Event().wait()  # the connection lives
+
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "client": ("a", 1)}
+    scope["headers"] = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    scope["state"] = {"request_id": "r"}
+    return await respond(gateway, dialect or FakeDialect(), Request(scope, receive))
+
+
+async def decide(response, body=b"right", dialect=None, **parts):
+    """(what the client gets, the successor's figures)"""
+    successor = FakeSuccessor(response)
+    with serving(successor, **parts) as gateway:
+        return await ask_gateway(gateway, body, dialect), successor.figures
 
 
 @pytest.mark.parametrize(
@@ -141,5 +151,19 @@ async def test_only_short_texts_hold_up_the_others(state, prompts, body, is_at_o
         threads.append(threading.current_thread())
         return TokenizedRequest(b"", (), 0, 0)
 
-    await decide(None, body, dialect, tokenize)
+    await decide(None, body, dialect, tokenize=tokenize)
     assert [each is threading.main_thread() for each in threads] == [is_at_once]
+
+
+@pytest.mark.parametrize("size", [SHORT_BODY_BYTES + 1, LARGE_BODY_BYTES + 1])
+async def test_who_still_waits_for_a_thread_at_the_deadline_is_told_so_and_costs_it_nothing(size):
+    let_go, tokenized = threading.Event(), []
+    with serving(tokenize=tokenized.append, retry_s=lambda: 2.0) as gateway:
+        for occupied in (gateway.tokenizer_pool, gateway.large_bodies._pool):
+            occupied.submit(let_go.wait, 30)
+        try:
+            found = await ask_gateway(gateway, b"x" * size, x_deadline_ms="20")
+        finally:
+            let_go.set()
+    assert (found.status_code, found.headers["retry-after"]) == (504, "2")
+    assert tokenized == []

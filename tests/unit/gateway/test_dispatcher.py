@@ -1,7 +1,11 @@
 """What is sent, in which order, and what becomes of the answers."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 
+from ostraka_gateway.parts import Request
 from ostraka_gateway.single_flight import Reply
 from ostraka_gateway.waiting_line import PATIENCE_S
 from ostraka_shared import errors
@@ -68,6 +72,17 @@ def test_what_expires_in_the_very_turn_that_room_comes_is_not_sent(world):
     world.call(leave_and_pump)
     assert world.sent_to(worker) == [("a", 1), ("c", 1)]
     assert world.dispatcher.line.tokens == 0
+
+
+def test_any_number_may_leave_in_the_same_turn(world):
+    """As all do whose deadlines passed while the whole process was stopped: more than any stack is deep."""
+    worker, now = world.join("w0"), world.loop.time()
+    gone = SimpleNamespace(done=lambda: True)
+    for number in range(sys.getrecursionlimit()):
+        request = Request(str(number), b"", (b"",), 0, (0,), now, now, now, lambda _: None, waiters={"gone": gone})
+        world.dispatcher.add(request)
+    world.ask("last")
+    assert world.sent_to(worker) == [("last", 1)]
 
 
 @pytest.mark.parametrize("by", ["deadline", "client"])

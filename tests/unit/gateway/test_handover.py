@@ -12,9 +12,9 @@ import uvicorn
 
 from ostraka_gateway import connection_drain
 from ostraka_gateway.handover import HANDED, Handover, Takeover
-from ostraka_gateway.http_process import HttpProcess
-from ostraka_gateway.leaving_protocol import protocol_for
 from ostraka_gateway.private_client import PrivateClient, Unreachable
+from ostraka_gateway.refusing_protocol import protocol_for
+from tests.unit.gateway.prompt_process import PromptProcess
 from tests.waiting import until
 
 REQUEST = b"POST /x HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi"
@@ -36,7 +36,7 @@ class Running:
             timeout_graceful_shutdown=5,
         )
         # `dup` would make it blocking, for all who have it open.
-        self.server = HttpProcess(
+        self.server = PromptProcess(
             config, socket.socket(fileno=os.dup(listener.fileno())), private_socket, is_standby=is_standby
         )
         self._task = asyncio.create_task(self.server.run_until_drained())
@@ -206,6 +206,7 @@ async def test_without_a_successor_the_next_answer_says_that_it_is_the_last(list
 
 async def test_a_successor_that_is_not_there_is_done_without(listener, connect, tmp_path, monkeypatch):
     monkeypatch.setattr(connection_drain, "HANDOVER_S", 0.1)
+    monkeypatch.setattr(connection_drain, "LAST_REQUESTS_S", 0.1)
     old = await Running("old", listener).started()
     client = await connect()
     assert await client.ask() == "old"
@@ -253,7 +254,8 @@ async def test_nobody_there_is_said(tmp_path):
         await PrivateClient(str(tmp_path / "nobody")).post("/x", {}, b"")
 
 
-async def test_a_kept_connection_that_has_ended_is_made_anew(listener, tmp_path):
+async def test_a_kept_connection_that_has_ended_is_made_anew(listener, tmp_path, monkeypatch):
+    monkeypatch.setattr(connection_drain, "LAST_REQUESTS_S", 0.1)
     private = str(tmp_path / "p")
     first = await Running("first", listener, private, is_standby=True).started()
     client = PrivateClient(private)

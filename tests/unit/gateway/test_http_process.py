@@ -7,9 +7,9 @@ from contextlib import closing
 import pytest
 import uvicorn
 
-from ostraka_gateway.connection_drain import LAST_REQUESTS_S
-from ostraka_gateway.http_process import HttpProcess
-from ostraka_gateway.leaving_protocol import protocol_for
+from ostraka_gateway import connection_drain
+from ostraka_gateway.refusing_protocol import protocol_for
+from tests.unit.gateway.prompt_process import PromptProcess
 from tests.waiting import until
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -31,7 +31,7 @@ def shared():
 @pytest.fixture
 async def process(shared):
     config = uvicorn.Config(app, http=protocol_for(10, 100), lifespan="off", log_config=None)
-    made = HttpProcess(config, shared.dup())
+    made = PromptProcess(config, shared.dup())
     served = asyncio.create_task(made.run_until_drained())
     await until(lambda: made.started)
     yield made
@@ -70,7 +70,8 @@ async def test_one_that_is_about_to_leave_accepts_and_has_the_next_request_come_
             assert await asyncio.wait_for(reader.read(), 5) == b""
 
 
-async def test_one_that_rests_is_closed_while_its_client_can_still_come_again(process, shared):
+async def test_one_that_rests_is_closed_while_its_client_can_still_come_again(process, shared, monkeypatch):
+    monkeypatch.setattr(connection_drain, "LAST_REQUESTS_S", 0.2)
     reader, writer = await dial(shared)
     with closing(writer):
         await ask(reader, writer)
@@ -90,14 +91,15 @@ async def test_what_it_has_not_accepted_is_for_the_others(process, shared):
             assert accepted.recv(1000) == REQUEST
 
 
-async def test_one_that_rests_is_closed_in_the_end(process, shared):
+async def test_one_that_rests_is_closed_in_the_end(process, shared, monkeypatch):
+    monkeypatch.setattr(connection_drain, "LAST_REQUESTS_S", 0.2)
     reader, writer = await dial(shared)
     with closing(writer):
         await ask(reader, writer)
         begun = asyncio.get_running_loop().time()
         process.leave()
         assert await asyncio.wait_for(reader.read(), 10) == b""
-        assert asyncio.get_running_loop().time() - begun >= LAST_REQUESTS_S
+        assert asyncio.get_running_loop().time() - begun >= 0.2
 
 
 async def test_where_all_leave_nobody_is_waited_for(process, shared):
@@ -108,4 +110,4 @@ async def test_where_all_leave_nobody_is_waited_for(process, shared):
         process.leave()
         shared.shutdown(socket.SHUT_RDWR)
         assert await asyncio.wait_for(reader.read(), 10) == b""
-        assert asyncio.get_running_loop().time() - begun < LAST_REQUESTS_S
+        assert asyncio.get_running_loop().time() - begun < connection_drain.LAST_REQUESTS_S

@@ -166,6 +166,14 @@ def test_what_is_known_of_a_workers_states_is_bounded_as_its_own_cache_is():
     assert each._kept_tokens == 0
 
 
+def test_a_state_too_large_to_be_kept_drives_out_no_other():
+    each = timed("w")
+    small, large = State(b"small", 100), State(b"large", KEPT_STATES[1] + 1)
+    each.keep(small)
+    each.keep(large)
+    assert (each.keeps(small), each.keeps(large)) == (True, False)
+
+
 def test_a_state_is_known_by_its_tokens_alone_and_a_short_one_is_none():
     tokens = b"abcd" * LEAST_PREFIX_TOKENS
     assert state_of(tokens + b"more", LEAST_PREFIX_TOKENS, 4) == state_of(tokens, LEAST_PREFIX_TOKENS, 4)

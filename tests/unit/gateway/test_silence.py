@@ -76,6 +76,13 @@ def test_patience_grows_with_the_call_and_shrinks_with_the_workers_speed():
 
 def test_the_time_this_process_stood_still_is_nobodys_silence(roster):
     worker = join_busy(roster)
-    forgive(roster, 1000.0)
+    forgive(roster, 1000.0, 1000.0)
     assert Silence(BEAT_S).judge(roster, 1000.0 + LOST_S - 0.1)[1] == []
     assert Silence(BEAT_S).judge(roster, 1000.0 + LOST_S + 0.1)[1] == [worker]
+
+
+def test_who_was_heard_after_the_pause_is_suspected_as_soon_as_ever(roster):
+    worker = join(roster)
+    hearing.heard(worker, roster.pace, 1000.0)
+    forgive(roster, 1000.0, 1000.0)
+    assert Silence(BEAT_S).judge(roster, 1000.0 + SILENT_S)[0] == [worker]

@@ -1,9 +1,10 @@
+import weakref
 from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostraka_gateway.waiting_line import PATIENCE_S, WaitingLine, due
+from ostraka_gateway.waiting_line import LEAST_MARKED, PATIENCE_S, WaitingLine, due
 
 
 @dataclass(eq=False)
@@ -91,3 +92,19 @@ def test_against_the_plainest_model_there_is(steps):
         ]
         assert names(line) == [str(number) for _, number in sorted(firsts)]
         assert (line.count, line.tokens) == (len(model), sum(number + 1 for number in model))
+
+
+def test_who_leaves_behind_one_that_stays_is_not_kept():
+    line, left = WaitingLine(), []
+    line.push(Waiter("stays", 1), 1.0, 0)
+    for number in range(2 * LEAST_MARKED):
+        waiter = Waiter(str(number), 1)
+        left.append(weakref.ref(waiter))
+        line.push(waiter, 2.0 + number, 0)
+        line.remove(waiter)
+    line.push(Waiter("next", 1), 1.5, 0)
+    del waiter
+    assert sum(each() is not None for each in left) <= LEAST_MARKED + 2
+    assert (names(line), line.count) == (["stays"], 2)
+    line.remove(line.heads()[0])
+    assert names(line) == ["next"]

@@ -140,6 +140,49 @@ def test_a_file_may_hold_nothing_or_tables_of_others(tmp_path, text):
     assert read([f"--config={file}", "--name=a"]) == Settings("a")
 
 
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        ("COUNTS", "; did you mean OSTRAKA_COUNT?"),
+        ("WORKER", "; did you mean OSTRAKA_WORKERS?"),
+        ("API_KEY", "; did you mean OSTRAKA_API_KEYS?"),
+        ("HTTP_PORT", "; did you mean OSTRAKA_PORT?"),
+        ("XYZZY", ""),
+    ],
+)
+def test_a_variable_that_nothing_reads_is_refused(refuses, monkeypatch, variable, said):
+    monkeypatch.setenv(f"OSTRAKA_{variable}", "9")
+    expected = f"test: OSTRAKA_{variable}: there is no such setting{said} (see test --help)\n"
+    assert refuses("--name=a") == expected
+
+
+def test_what_kubernetes_sets_for_services_of_our_name_is_no_setting(monkeypatch):
+    for service in ("", "GATEWAY_", "WORKERS_"):
+        for name, value in {
+            "SERVICE_HOST": "10.0.0.1",
+            "SERVICE_PORT": "8017",
+            "SERVICE_PORT_HTTP": "8017",
+            "PORT": "tcp://[fd00::1]:8017",
+            "PORT_8017_TCP": "tcp://10.0.0.1:8017",
+            "PORT_8017_TCP_PROTO": "tcp",
+            "PORT_8017_TCP_PORT": "8017",
+            "PORT_8017_TCP_ADDR": "10.0.0.1",
+        }.items():
+            monkeypatch.setenv(f"OSTRAKA_{service}{name}", value)
+    assert read(["--name=a"], Outer) == Outer(Settings("a"))
+
+
+def test_the_file_may_be_named_by_a_variable_and_hold_what_other_commands_read(refuses, monkeypatch, tmp_path):
+    one, two = tmp_path / "one.toml", tmp_path / "two.toml"
+    one.write_text('[ostraka]\nname = "one"\nbatch-tokens = 4\n')
+    two.write_text('[ostraka]\nname = "two"\nbatch_tokens = 4\n')
+    monkeypatch.setenv("OSTRAKA_CONFIG", str(one))
+    assert read([]).name == "one"
+    assert f"batch_tokens in {two}: there is no such setting" in refuses(f"--config={two}")
+    monkeypatch.setenv("OSTRAKA_CONFIG", str(tmp_path / "none"))
+    assert refuses().startswith("test: OSTRAKA_CONFIG: Unable to open config file")
+
+
 def test_an_empty_variable_is_an_unset_one_and_an_address_of_kubernetes_no_port(monkeypatch):
     for name in ("NAME", "COUNT", "FOLDER", "IS_LOUD", "COLOUR"):
         monkeypatch.setenv(f"OSTRAKA_{name}", "")

@@ -100,6 +100,23 @@ def test_the_runtimes_products_are_checked_where_they_are_used(monkeypatch, fold
     monkeypatch.setattr(loading, "load_engine", lambda *_: SimpleNamespace(version="1.0"))
     monkeypatch.setattr(int8_speed, "wanted_gain", lambda _: 1000.0)
     monkeypatch.setattr(int8_speed, "measure_gain", lambda: 1.0)
+    monkeypatch.setattr(loading, "are_missing", lambda: False)
     with capture_logs() as events:
         load_verified(replace(folder, spec=replace(folder.spec, precision=precision)), threads=1)
     assert [event["event"] for event in events] == ["int8_is_slow"] * is_checked
+
+
+@pytest.mark.parametrize(
+    ("flags", "library", "events"),
+    [("avx2 avx512f", "none", ["kernels_missing"]), ("avx2", "none", []), ("avx2 avx512f", "cpu_info", [])],
+)
+def test_kernels_that_nobody_compiled_are_missed_where_they_would_serve(
+    monkeypatch, folder, tmp_path, flags, library, events
+):
+    (tmp_path / "cpu_info").write_text(f"flags : {flags}\n")
+    monkeypatch.setattr(kernels, "CPU_INFO", tmp_path / "cpu_info")
+    monkeypatch.setattr(kernels, "LIBRARY", tmp_path / library)
+    monkeypatch.setattr(loading, "load_engine", lambda *_: SimpleNamespace(version="1.0"))
+    with capture_logs() as found:
+        load_verified(replace(folder, spec=replace(folder.spec, precision="fp32")), threads=1)
+    assert [event["event"] for event in found] == events

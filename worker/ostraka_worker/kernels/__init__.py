@@ -16,6 +16,7 @@ log = structlog.get_logger()
 ELF_HEADER = struct.Struct("<40xQ10xHH2x")
 """Of 64 bits: where the table of sections begins, a file's last part; the size of an entry, and how many there are."""
 LIBRARY = Path(__file__).with_name("kernels.so")
+CPU_INFO = Path("/proc/cpuinfo")
 KINDS = {"amx": "has_amx", "avx512": "has_avx512"}
 """The best first, with the library's function that says whether the machine has what it takes."""
 PRODUCTS = b"Int8FeedForward"
@@ -38,6 +39,12 @@ def usable_kinds() -> tuple[str, ...]:
         return _refuse_other()
     except OSError:  # another system's
         return ()
+
+
+def are_missing() -> bool:
+    """Whether this CPU could use them, and nothing was compiled. An installation without a C compiler says so to who
+    looks closely, and everything works, several times slower."""
+    return not LIBRARY.is_file() and "avx512f" in CPU_INFO.read_text(encoding="utf-8").split()
 
 
 def _is_whole(library: Path) -> bool:

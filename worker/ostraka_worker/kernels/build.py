@@ -49,8 +49,8 @@ def compile_kernels(target: Path = LIBRARY) -> str:
         subprocess.run([*command, *sources, "-lm"], check=True, capture_output=True, text=True)
         made.replace(target)
     except (OSError, subprocess.CalledProcessError) as bad:
-        said = getattr(bad, "stderr", "") or str(bad)
-        return f"{compiler} cannot compile the kernels ({said.strip().splitlines()[0]})"
+        said = getattr(bad, "stderr", "").strip() or str(bad)
+        return f"{compiler} cannot compile the kernels ({said.splitlines()[0]})"
     finally:
         made.unlink(missing_ok=True)
     return ""

@@ -19,6 +19,8 @@ from ostraka_worker.engine import Line
 from ostraka_worker.onnx_engine import OnnxEngine
 from tests.unit.worker.build.conftest import Steps
 
+quickly = pytest.mark.usefixtures("quick_check")
+
 
 def build(source: Path, target: Path, steps: Silent, precision: str = "fp32") -> ModelFolder:
     return build_source(source, target, "tiny", precision, Form("0", "1"), steps)
@@ -42,12 +44,14 @@ def test_a_folder_is_whole_and_says_what_it_is(tiny_folders: dict[str, ModelFold
     assert measured["batch_dp"] == 0
 
 
+@quickly
 def test_the_same_source_gives_the_same_fingerprint(
     tiny_gguf: Path, tmp_path: Path, tiny_folders: dict[str, ModelFolder], steps: Steps
 ) -> None:
     assert build(tiny_gguf, tmp_path / "again", steps).fingerprint == tiny_folders["fp32"].fingerprint
 
 
+@quickly
 def test_a_second_build_does_nothing_and_says_so(tiny_gguf: Path, tmp_path: Path, steps: Steps) -> None:
     target = tmp_path / "model"
     build(tiny_gguf, target, Silent())
@@ -58,6 +62,7 @@ def test_a_second_build_does_nothing_and_says_so(tiny_gguf: Path, tmp_path: Path
     assert len(steps.seen) == 2
 
 
+@quickly
 @pytest.mark.parametrize("change", ["precision", "answers", "damage"])
 def test_what_differs_or_is_damaged_is_built_again(tiny_gguf: Path, tmp_path: Path, change: str, steps: Steps) -> None:
     target = tmp_path / "model"
@@ -82,12 +87,14 @@ def test_a_folder_that_is_not_a_model_is_left_alone(tiny_gguf: Path, tmp_path: P
     assert entries(tmp_path / "home") == ["letter.txt"]
 
 
+@quickly
 def test_an_empty_folder_is_filled(tiny_gguf: Path, tmp_path: Path, steps: Steps) -> None:
     (tmp_path / "model").mkdir()
     verify_folder(build(tiny_gguf, tmp_path / "model", steps))
     assert entries(tmp_path) == ["model"]
 
 
+@quickly
 def test_two_builders_take_turns(tiny_gguf: Path, tmp_path: Path, steps: Steps) -> None:
     other = os.open(tmp_path, os.O_RDONLY)
     waiting = threading.Event()
@@ -108,6 +115,7 @@ def test_two_builders_take_turns(tiny_gguf: Path, tmp_path: Path, steps: Steps) 
     assert open_folder(tmp_path / "model").spec.name == "tiny"
 
 
+@quickly
 def test_what_a_killed_builder_left_is_removed(tiny_gguf: Path, tmp_path: Path, steps: Steps) -> None:
     (tmp_path / ".model.building-abc" / "made").mkdir(parents=True)
     build(tiny_gguf, tmp_path / "model", steps)
@@ -148,6 +156,7 @@ def test_an_answer_of_two_tokens_is_refused(tiny_gguf: Path, tmp_path: Path, ste
     assert entries(tmp_path) == []
 
 
+@quickly
 def test_a_published_model_can_be_replaced_under_a_running_engine(
     tiny_gguf: Path, tmp_path: Path, steps: Steps
 ) -> None:

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from ostraka.__main__ import main
-from ostraka_shared.model_folder import PromptContract, open_folder
+from ostraka_shared.model_folder import ModelFolder, PromptContract, open_folder, write_sums
+from ostraka_worker import kernels
 from ostraka_worker.build import builder
 from ostraka_worker.build.progress import Bars, Lines, for_stderr
 from tests.unit.worker.build.forms import FORMS, random_tensors, write_folder
 from tests.unit.worker.build.made_adapters import write
+
+pytestmark = pytest.mark.usefixtures("quick_check")
 
 
 def call(*words: str | Path) -> int:
@@ -33,7 +36,30 @@ def test_build_list_verify(tiny_gguf: Path, tmp_path: Path, capsys: pytest.Captu
     assert "no model folder" in broken
     assert tiny.split()[:2] == ["tiny-int8", "int8"]
     assert call("verify", built) == 0
-    assert "is whole: 4 files" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "is whole: 4 files" in said
+    assert said.endswith("; served here by model.onnx\n")  # heads of 16, which no kernel takes
+
+
+@pytest.mark.parametrize("damaged", ["model.onnx", "model.avx512.onnx"])
+def test_what_would_be_served_is_what_is_verified_and_what_is_fallen_back_to(
+    tiny_folders: dict[str, ModelFolder],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    damaged: str,
+) -> None:
+    monkeypatch.setattr(kernels, "usable_kinds", lambda: ("avx512",))
+    folder = Path(shutil.copytree(tiny_folders["fp32"].path, tmp_path / "model"))
+    (folder / "SHA256SUMS").unlink()
+    shutil.copy(folder / "model.onnx", folder / "model.avx512.onnx")
+    write_sums(folder)
+    assert call("verify", folder) == 0
+    assert capsys.readouterr().out.endswith("; served here by model.avx512.onnx\n")
+    (folder / damaged).write_bytes(b"no graph")
+    write_sums(folder)
+    assert call("verify", folder) == 1
+    assert f"{folder / damaged} cannot be loaded" in capsys.readouterr().err
 
 
 def test_a_wrong_flag_of_a_subcommand_is_one_line_with_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:

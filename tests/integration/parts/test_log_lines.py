@@ -1,3 +1,5 @@
+"""What a process of ours writes on its standard error, whatever that leads to."""
+
 import fcntl
 import json
 import logging

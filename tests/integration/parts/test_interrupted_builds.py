@@ -17,6 +17,7 @@ from ostraka_worker.build.builder import Form, build_source
 from ostraka_worker.build.progress import Silent
 from tests.unit.worker.build.tiny import write_wheel
 
+pytestmark = pytest.mark.usefixtures("quick_check")
 BUILD = """
 import signal, sys
 from pathlib import Path

@@ -12,6 +12,8 @@ from ostraka_worker.build.progress import Silent
 from tests.unit.worker.build.conftest import Steps
 from tests.unit.worker.build.tiny import write_wheel
 
+pytestmark = pytest.mark.usefixtures("quick_check")
+
 
 @pytest.fixture
 def wheel(tmp_path: Path, tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch) -> Wheel:

@@ -14,7 +14,7 @@ import pytest
 
 from ostraka import forking
 from ostraka.children import ForkFailed
-from ostraka.forking import FEW_DEATHS, SILENT_S, ForkedProcess, Zygote, reap_strays
+from ostraka.forking import FEW_DEATHS, SILENT_S, SPARE_SILENT_S, ForkedProcess, Zygote, reap_strays
 from ostraka.restarts import RestartPolicy
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_shared.options import to_flags
@@ -187,12 +187,31 @@ def test_a_stopped_zygote_is_killed_and_who_waits_is_told(bench: Bench, monkeypa
     bench.fork("w0")
     bench.process.suspend()
     clock.advance(100.0)  # that nothing was asked for is no reason
-    asked = bench.ask("w1")
-    clock.advance(SILENT_S - 0.1)
-    assert asked.poll() is None
-    clock.advance(0.1)
-    assert "does not answer" in bench.failure(asked)
+    for patience_s, may_be_repeated in ((SPARE_SILENT_S, True), (SILENT_S, False)):
+        assert bench.zygote.reap() is None
+        asked = bench.ask("w1")
+        clock.advance(patience_s - 0.1)
+        assert asked.poll() is None
+        clock.advance(0.1)
+        with pytest.raises(ForkFailed, match="does not answer") as failed:
+            asked.poll()
+        assert failed.value.may_be_repeated == may_be_repeated
     assert wait_until(bench.zygote.reap) == -signal.SIGKILL
+
+
+def test_a_stopped_spare_is_left_and_the_next_one_asked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock().install(monkeypatch, forking)
+    bench.fork("w0")
+    (stopped := bench.spare()).suspend()
+    asked = bench.ask("w1")
+    clock.advance(SPARE_SILENT_S)
+    with pytest.raises(ForkFailed) as failed:
+        asked.poll()
+    assert failed.value.may_be_repeated
+    bench.fork("w1")
+    stopped.resume()
+    wait_until(lambda: stopped.status() == psutil.STATUS_ZOMBIE)
+    assert not bench.zygote.has_failed, "it has forked another since"
 
 
 def test_a_zygote_that_loads_is_given_longer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +230,7 @@ def test_requests_of_a_whole_machine_do_not_make_the_last_overdue(
     clock = FakeClock().install(monkeypatch, forking)
     asked = [bench.ask(f"w{number}") for number in range(4)]
     for each in asked:
-        clock.advance(SILENT_S - 0.1)
+        clock.advance(SPARE_SILENT_S - 0.1)
         wait_until(lambda each=each: each.poll() or each.pid)
     assert [each.poll() for each in asked] == [None] * 4
 

@@ -2,14 +2,12 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from ostraka.command import main
-from ostraka.interrupts import ending_at_once
 
 DRIVER = """
 import sys, types
@@ -85,15 +83,6 @@ def test_numpy_has_one_thread_unless_more_are_asked_for():
     assert run_with_numpy(OPENBLAS_NUM_THREADS="2")[1] == 2
 
 
-@pytest.mark.parametrize(("value", "port"), [("tcp://10.0.0.1:8017", 8017), ("9000", 9000)])
-def test_a_kubernetes_services_variable_is_not_our_port(monkeypatch, value, port):
-    monkeypatch.setitem(os.environ, "OSTRAKA_PORT", value)
-    found = []
-    monkeypatch.setattr("ostraka.serve_command.run", lambda values: found.append(values.port) or 0)
-    assert main(["serve"]) == 0
-    assert found == [port]
-
-
 @pytest.mark.parametrize("module", ["configargparse", "psutil"], ids=["of the command", "of its subcommand"])
 def test_ctrl_c_during_the_imports_is_an_end_without_a_word(module, tmp_path):
     (tmp_path / f"{module}.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
@@ -103,14 +92,29 @@ def test_ctrl_c_during_the_imports_is_an_end_without_a_word(module, tmp_path):
     assert (ended.returncode, ended.stderr, ended.stdout) == (-signal.SIGINT, "", "")
 
 
-def test_afterwards_ctrl_c_is_what_it_was():
-    before = signal.getsignal(signal.SIGINT)
-    with ending_at_once():
-        assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
-    assert signal.getsignal(signal.SIGINT) == before
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with ending_at_once():
-            assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
+def test_ctrl_c_does_not_wait_for_a_server_that_does_not_answer(tmp_path):
+    requests = tmp_path / "requests.jsonl"
+    requests.write_text("{}\n" * 40)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(30)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        command = [sys.executable, "-m", "ostraka", "decide", str(requests), f"--server={url}"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as running:
+            client, _ = listener.accept()
+            with client:
+                assert client.recv(10) == b"POST /v1/s"
+                running.send_signal(signal.SIGINT)
+                assert running.wait(20) == 130
+            assert running.stderr.read() == b""
+
+
+def test_a_refusal_is_one_line_of_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "ostraka", "serve", "--batch-tokens=0"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "ostraka: --batch-tokens must be at least 1, not 0\n"
