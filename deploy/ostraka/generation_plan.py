@@ -27,6 +27,7 @@ from ostraka_shared.addresses import (
     gateway_name,
     ipc_endpoint,
 )
+from ostraka_shared.errors import ConfigError
 from ostraka_shared.front_files import read_front, write_front
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_shared.options import to_flags
@@ -85,7 +86,10 @@ def next_generation(
 def _make_generation(number: int, cluster: ClusterPlan, listener: socket.socket) -> Generation:
     _clear_counts(cluster.run_dir / METRICS_FOLDER)
     front = read_front(cluster.folder)
-    write_front(front, cluster.run_dir / FRONT_FOLDER)
+    try:
+        write_front(front, cluster.run_dir / FRONT_FOLDER)
+    except OSError as bad:  # of a full disk the system does not say which
+        raise ConfigError(f"--run-dir {cluster.run_dir}: {bad.strerror}") from bad
     for endpoint in cluster.endpoints:
         check_endpoint(endpoint)
     zygotes = make_zygotes(cluster.config, cluster.folder, cluster.layout)
