@@ -50,8 +50,15 @@ def test_fewer_threads_than_asked_for_do(monkeypatch):
         next(Echo("http://127.0.0.1:1", 9, None).answer(bodies))
 
 
-@pytest.mark.parametrize("asked", ["soon", "-1", "1e3", "99999999999", "\u0663", ""])
-def test_a_wait_that_makes_no_sense_is_not_waited(monkeypatch, asked):
+BACKOFF = [answerers.FIRST_WAIT_S * 2**n for n in range(answerers.TRIES - 1)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "waits"),
+    [(sense, BACKOFF) for sense in ("soon", "-1", "1e3", "99999999999", "\u0663", "")]
+    + [("1500", [1.5] * len(BACKOFF)), ("7200000", [answerers.MOST_WAIT_S] * len(BACKOFF))],
+)
+def test_it_waits_as_long_as_it_is_asked_to_if_that_makes_sense(monkeypatch, asked, waits):
     waited = []
     monkeypatch.setattr(answerers.time, "sleep", waited.append)
 
@@ -60,7 +67,7 @@ def test_a_wait_that_makes_no_sense_is_not_waited(monkeypatch, asked):
     monkeypatch.setattr(Server, "_connect", lambda _: busy)
     (outcome,) = list(Server("http://127.0.0.1:1", 1, None).answer([b"{}"]))
     assert not outcome.is_answer
-    assert waited == [answerers.FIRST_WAIT_S * 2**n for n in range(answerers.TRIES - 1)]
+    assert waited == waits
 
 
 @pytest.mark.parametrize("key", ["\u043a\u043b\u044e\u0447", "a b", "a\nb", "\x7f"])
