@@ -15,7 +15,7 @@ import uvloop
 
 from benchmarks.faults.asking import PATH
 from benchmarks.faults.outcomes import percentile
-from benchmarks.faults.overload import BODIES, WORKERS
+from benchmarks.faults.overload import BODIES
 from benchmarks.faults.serving import FAKE, served
 from benchmarks.faults.table import as_markdown, as_ms
 from benchmarks.faults.wire import Connection
@@ -23,6 +23,7 @@ from benchmarks.load import make_bodies
 from ostraka_gateway.open_files import allow_open_files
 from ostraka_worker.build.catalog import PRECISIONS
 
+WORKERS = 2
 PROBES = ("/livez", "/readyz", "/health")
 PROBE_GAP_S = 0.05
 PROBE_S = 0.1

@@ -9,42 +9,31 @@ beyond the deadline that was asked for, or that of the refusals at 50 ms or more
 """
 
 import argparse
-import asyncio
 import itertools
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import uvloop
-
-from benchmarks.faults.asking import PATH
 from benchmarks.faults.cores import Spent, leave_workers_alone
 from benchmarks.faults.outcomes import percentile
+from benchmarks.faults.raw_client import Ended, RawClient
 from benchmarks.faults.serving import FAKE, served
 from benchmarks.faults.table import as_markdown, as_ms
-from benchmarks.faults.wire import Answer, Pool
 from benchmarks.load import make_bodies
+from benchmarks.raw_http import post
 from ostraka_worker.build.catalog import PRECISIONS
 from tests.cluster import Cluster
 
 IN_FLIGHT = 16
 CAPACITY_S = 8.0
+CAPACITY_DEADLINE_MS = 60_000
+PATIENCE_S = 1.0
 BODIES = 4000
 """Each another, so that no two share an execution or a state."""
 GOODPUT_SHARE = 0.9
 REFUSED_S = 0.05
 REFUSED = 529
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """`due`: when it was to be sent; `sent`: when it was."""
-
-    due: float
-    sent: float
-    ended: float
-    answer: Answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +65,10 @@ class Overload:
         return found
 
 
-def summarize(told: list[Told], capacity: float, seconds: float, deadline_s: float) -> Overload:
-    refused = [each for each in told if each.answer.status == REFUSED]
-    let_in = [each for each in told if each.answer.status in (200, 504)]
-    in_time = [each for each in let_in if each.answer.status == 200 and each.ended - each.due <= deadline_s]
+def summarize(told: list[Ended], capacity: float, seconds: float, deadline_s: float) -> Overload:
+    refused = [each for each in told if each.status == REFUSED]
+    let_in = [each for each in told if each.status in (200, 504)]
+    in_time = [each for each in let_in if each.status == 200 and each.ended - each.due <= deadline_s]
     # The queue that is left at the end is worked off after it: that time counts too.
     answering_s = max((each.ended for each in told), default=0.0) - min((each.due for each in told), default=0.0)
     return Overload(
@@ -97,59 +86,59 @@ def summarize(told: list[Told], capacity: float, seconds: float, deadline_s: flo
     )
 
 
-async def measure_capacity(pool: Pool, bodies: Iterator[bytes], seconds: float) -> float:
+def measure_capacity(client: RawClient, requests: Iterator[bytes], seconds: float) -> float:
     """Answers a second of a closed loop that never lacks work."""
     begun, answered = time.perf_counter(), 0
-
-    async def work() -> None:
-        nonlocal answered
-        while time.perf_counter() < begun + seconds:
-            answer = await pool.ask("POST", PATH, next(bodies), x_deadline_ms="60000")
-            answered += answer.status == 200
-
-    await asyncio.gather(*(work() for _ in range(IN_FLIGHT)))
+    for _ in range(IN_FLIGHT):
+        client.send(next(requests), begun)
+    while client.in_flight:
+        for ended in client.wait(PATIENCE_S):
+            answered += ended.status == 200
+            if ended.ended < begun + seconds:
+                client.send(next(requests), ended.ended)
     return answered / (time.perf_counter() - begun)
 
 
-async def offer(pool: Pool, bodies: Iterator[bytes], rate: float, seconds: float, deadline_s: float) -> list[Told]:
+def offer(client: RawClient, requests: Iterator[bytes], rate: float, seconds: float) -> list[Ended]:
     """An open loop: each is sent when it is due, whatever became of those before."""
-
-    async def ask(due: float) -> Told:
-        sent = time.perf_counter()
-        answer = await pool.ask("POST", PATH, next(bodies), x_deadline_ms=str(int(deadline_s * 1000)))
-        return Told(due, sent, time.perf_counter(), answer)
-
-    begun, asking = time.perf_counter(), []
-    for number in itertools.count():
+    told: list[Ended] = []
+    begun, number, count = time.perf_counter(), 0, int(rate * seconds)
+    while number < count or client.in_flight:
         due = begun + number / rate
-        if due > begun + seconds:
-            break
-        await asyncio.sleep(max(0.0, due - time.perf_counter()))
-        asking.append(asyncio.create_task(ask(due)))
-    return list(await asyncio.gather(*asking))
+        while number < count and due <= time.perf_counter():
+            client.send(next(requests), due)
+            number += 1
+            due = begun + number / rate
+        told += client.wait(max(0.0, due - time.perf_counter()) if number < count else PATIENCE_S)
+    return told
 
 
-async def run(cluster: Cluster, values: argparse.Namespace) -> Overload:
-    pool, bodies = Pool(cluster.url), itertools.cycle(make_bodies(BODIES))
-    await measure_capacity(pool, bodies, CAPACITY_S / 4)
+def run(cluster: Cluster, values: argparse.Namespace) -> Overload:
+    client = RawClient(cluster.url)
+    patient, hurried = (make_requests(cluster.url, each) for each in (CAPACITY_DEADLINE_MS, values.deadline_ms))
+    measure_capacity(client, patient, CAPACITY_S / 4)
     at_capacity = Spent(cluster)
-    before = await measure_capacity(pool, bodies, CAPACITY_S)
+    before = measure_capacity(client, patient, CAPACITY_S)
     at_capacity.stop()
-    deadline_s = values.deadline_ms / 1000
     beyond = Spent(cluster)
-    told = await offer(pool, bodies, values.times * before, values.seconds, deadline_s)
+    told = offer(client, hurried, values.times * before, values.seconds)
     beyond.stop()
-    after = await measure_capacity(pool, bodies, CAPACITY_S)
+    after = measure_capacity(client, patient, CAPACITY_S)
+    client.close()
     print(f"capacity {before:.1f} requests/s before, {after:.1f} after")
     print(f"of a core, at capacity: {at_capacity}; beyond it: {beyond}")
-    return summarize(told, (before + after) / 2, values.seconds, deadline_s)
+    return summarize(told, (before + after) / 2, values.seconds, values.deadline_ms / 1000)
+
+
+def make_requests(url: str, deadline_ms: int) -> Iterator[bytes]:
+    return itertools.cycle([post(url, body, x_deadline_ms=str(deadline_ms)) for body in make_bodies(BODIES)])
 
 
 def main() -> int:
     values = parse_arguments()
     with served(values.model, values.workers) as cluster:
         leave_workers_alone(cluster)
-        seen = uvloop.run(run(cluster, values))
+        seen = run(cluster, values)
     rows = [
         ("capacity", f"{seen.capacity:.1f} requests/s"),
         ("offered", f"{seen.offered:.1f} requests/s"),

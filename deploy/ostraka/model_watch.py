@@ -39,7 +39,7 @@ class ModelWatch:
         """What is wrong. The files must be those of the first look: to be put back is not to be verified."""
         found, before = _states_of(self._model), self._last
         self._last = found
-        is_changed = self._is_changed
+        is_changed = not self._are_of_the_start(found)
         if is_changed and not self._is_said:
             self._say(is_gone=found is None)
         self._is_said = is_changed
@@ -52,8 +52,7 @@ class ModelWatch:
         """Of a child that has ended and is to be started again: not yet, if it would only end so again."""
         if code != EXIT_CANNOT_LOAD or child.restart_at is None or not self._loads(child):
             return
-        self._last = _states_of(self._model)
-        if not self._is_changed:
+        if self._are_of_the_start(_states_of(self._model)):
             return
         child.restart_at = time.monotonic() + RETRY_S
         if child not in self._held:
@@ -61,9 +60,8 @@ class ModelWatch:
             hint = "those that live serve on; put the folder back as it was, or roll out another model"
             log.error("cannot_come_back", child=child.name, model=str(self._model.path), retry_s=RETRY_S, hint=hint)
 
-    @property
-    def _is_changed(self) -> bool:
-        return self._last != self._first or self._last is None
+    def _are_of_the_start(self, found: FileStates | None) -> bool:
+        return found is not None and found == self._first
 
     def _loads(self, child: Child) -> bool:
         workers = (*self._generation.workers, *self._generation.relieved)
@@ -78,7 +76,7 @@ class ModelWatch:
     def _is_back(self, child: Child) -> bool:
         """Where the files are others, it must have run for longer than it takes to see that it cannot load."""
         has_run = time.monotonic() - child.started > RETRY_S
-        return child.is_running and (has_run or not self._is_changed)
+        return child.is_running and (has_run or self._are_of_the_start(self._last))
 
     def _say(self, *, is_gone: bool) -> None:
         is_kept = any(worker.fork_from for worker in self._generation.workers)

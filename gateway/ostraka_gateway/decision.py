@@ -81,7 +81,7 @@ async def _decide(gateway: Gateway, dialect: Dialect, http: Request) -> Response
     arrived = asyncio.get_running_loop().time()
     if dialect.checks_key_first:
         _check_client(gateway, http)
-    deadline = arrived + _deadline_ms(http, gateway.deadline_ms) / 1000
+    deadline = arrived + deadline_ms(http.headers.get(DEADLINE_HEADER), gateway.deadline_ms) / 1000
     refuse = partial(_refuse_if_all_are, gateway, http, deadline)
     # Not where the client is known only once it is here, or where the successor may let it in.
     may_stay_unread = dialect.checks_key_first and not gateway.successor
@@ -224,8 +224,8 @@ async def _watch_client(http: Request, on_left: Callable[[], object]) -> None:
     on_left()
 
 
-def _deadline_ms(http: Request, default_ms: int) -> int:
-    text = http.headers.get(DEADLINE_HEADER)
+def deadline_ms(text: str | None, default_ms: int) -> int:
+    """Raises InvalidRequest."""
     if text is None:
         return default_ms
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= DEADLINE_MS_MAX):

@@ -65,8 +65,3 @@ class LeavingProtocol(BoundedProtocol):
     def _is_between_requests(self) -> bool:
         is_under_way = self.is_busy or self._head.is_open or (self.cycle is not None and self.cycle.more_body)
         return not (is_under_way or self.transport.is_closing() or self.transport.get_write_buffer_size())
-
-
-def protocol_for(read_timeout_s: float, connections: int) -> type[LeavingProtocol]:
-    """A class, because uvicorn makes one object for each connection and passes settings of its own only."""
-    return type("Protocol", (LeavingProtocol,), {"read_timeout_s": read_timeout_s, "connections_max": connections})

@@ -36,7 +36,7 @@ class Envelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = f"req_{secrets.token_hex(12)}"
+        request_id = make_request_id()
         scope.setdefault("state", {})["request_id"] = request_id
         status = 0
 
@@ -60,10 +60,7 @@ class Envelope:
                 raise  # half a response is out: only a closed connection tells the client
             await self._send_problem(bad, scope["state"], send_marked)
         finally:
-            route = scope["path"] if scope["path"] in ROUTES else "other"
-            self._metrics.requests.labels(route, str(status)).inc()
-            if key := scope["state"].get("key"):
-                self._metrics.key_requests.labels(key, str(status)).inc()
+            count(self._metrics, scope, status)
 
     async def _send_problem(self, bad: BaseException, state: dict[str, Any], send: Send) -> None:
         """Cancelled is what the server's end does to a request that the grace period was too short for."""
@@ -75,6 +72,18 @@ class Envelope:
         headers = [(name.encode(), value.encode()) for name, value in problem.headers.items()]
         await send({"type": "http.response.start", "status": problem.status, "headers": headers})
         await send({"type": "http.response.body", "body": problem.body})
+
+
+def make_request_id() -> str:
+    return f"req_{secrets.token_hex(12)}"
+
+
+def count(metrics: Metrics, scope: Scope, status: int) -> None:
+    """An answered request."""
+    route = scope["path"] if scope["path"] in ROUTES else "other"
+    metrics.requests.labels(route, str(status)).inc()
+    if key := scope["state"].get("key"):
+        metrics.key_requests.labels(key, str(status)).inc()
 
 
 def _is_cancelled() -> bool:

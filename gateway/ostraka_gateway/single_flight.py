@@ -2,6 +2,7 @@
 for the same answer, and anyone else's request is admitted, or refused, and given to the dispatcher."""
 
 import asyncio
+import math
 from dataclasses import dataclass
 
 import structlog
@@ -46,6 +47,7 @@ class SingleFlight:
         self._queue_limit_tokens = queue_tokens
         self._asked: dict[Question, Request] = {}
         self._waiters: dict[str, asyncio.Future[None]] = {}
+        self.refused_all_at = -math.inf
 
     @property
     def in_flight_requests(self) -> int:
@@ -91,7 +93,10 @@ class SingleFlight:
         if self._answers.most_bytes or deadline <= now:
             return None
         loads = loads_by_size(self._roster, self._dispatcher.line.lane_tokens, now)
-        return refusal_of_all(deadline - now, loads, self._queue_limit_tokens)
+        refusal = refusal_of_all(deadline - now, loads, self._queue_limit_tokens)
+        if refusal is not None:
+            self.refused_all_at = now
+        return refusal
 
     def abandon(self, request_id: str) -> None:
         """Its client has gone. If nobody else waits for the same, what waits is dropped, and what a worker holds is

@@ -1,14 +1,18 @@
 """The parts of the overload, soak and overhead benchmarks that compute: on figures whose answer is known."""
 
+import contextlib
 import math
+import socket
 
 import pytest
 
+from benchmarks.faults import idle_connections
 from benchmarks.faults.overhead import read_timing
-from benchmarks.faults.overload import Told, summarize
+from benchmarks.faults.overload import summarize
+from benchmarks.faults.raw_client import Ended, RawClient
 from benchmarks.faults.soak import Growth
 from benchmarks.faults.trend import fit
-from benchmarks.faults.wire import Answer, content_length, parse_head
+from benchmarks.faults.wire import content_length, parse_head
 
 
 def line(begin: float, per_s: float, level: float, points: int = 100) -> list[tuple[float, float]]:
@@ -43,8 +47,8 @@ def test_growth_is_judged_over_the_run(rss_an_hour: float, files_an_hour: float,
     assert Growth("worker", 100.0, 101.0, rss_an_hour, 0.1, 20.0, files_an_hour, 900).grows(0.5) is grows
 
 
-def told(status: int, due: float, ended: float, sent: float | None = None) -> Told:
-    return Told(due, due if sent is None else sent, ended, Answer(status, b"", b""))
+def told(status: int, due: float, ended: float, sent: float | None = None) -> Ended:
+    return Ended(due, due if sent is None else sent, ended, status)
 
 
 def test_an_overload_is_kept_where_each_of_its_figures_is() -> None:
@@ -63,7 +67,7 @@ def test_an_overload_is_kept_where_each_of_its_figures_is() -> None:
         ([told(500, 0.0, 0.1)], "neither right nor"),
     ],
 )
-def test_an_overload_names_what_is_not_kept(spoilt: list[Told], says: str) -> None:
+def test_an_overload_names_what_is_not_kept(spoilt: list[Ended], says: str) -> None:
     found = [*[told(200, 0.0, 1.9)] * 95, *[told(529, 0.0, 0.03)] * 200, *spoilt]
     (broken,) = summarize(found, capacity=10.0, seconds=10.0, deadline_s=2.0).broken()
     assert says in broken
@@ -92,3 +96,34 @@ def test_a_response_head_is_read() -> None:
     assert (status, headers["content-length"], content_length(head)) == (529, "12", 12)
     assert content_length(b"HTTP/1.1 204 \r\ndate: x\r\n\r\n") == 0
     assert read_timing(headers["server-timing"]) == {"queue": 1500.0, "total": 2000.0}
+
+
+def test_the_raw_client_keeps_its_connections_and_reads_answers_that_come_in_pieces() -> None:
+    """The server has them in three pieces, and each request's number back as its status."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.closing(RawClient(url_of(listener))) as client:
+        for number in (201, 202):
+            client.send(b"%d" % number, due=number)
+        servers = [listener.accept()[0] for _ in range(2)]
+        assert client.in_flight == 2
+        assert list(client.wait(0.0)) == []
+        ended = []
+        for server in servers:
+            status = server.recv(10)
+            for piece in (b"HTTP/1.1 " + status, b" \r\nContent-Length: 3\r\n\r\n1", b"23"):
+                server.sendall(piece)
+                ended += client.wait(5.0)
+        assert sorted((each.due, each.status) for each in ended) == [(201, 201), (202, 202)]
+        client.send(b"203", due=0.0)
+        assert (client.in_flight, servers[1].recv(10)) == (1, b"203"), "the one that was free last"
+        for server in servers:
+            server.close()
+        with pytest.raises(ConnectionError):
+            list(client.wait(5.0))
+
+
+def url_of(listener: socket.socket) -> str:
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_benchmarks_that_no_other_test_runs_can_be_imported() -> None:
+    assert idle_connections.WORKERS

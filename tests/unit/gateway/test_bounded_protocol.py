@@ -9,8 +9,8 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from ostraka_gateway.arrival import HEAD_BYTES_MAX
-from ostraka_gateway.leaving_protocol import protocol_for
 from ostraka_gateway.plain_protocol import HALF_CLOSE_S
+from ostraka_gateway.refusing_protocol import protocol_for
 from tests.waiting import until
 
 OVER = HEAD_BYTES_MAX * 3

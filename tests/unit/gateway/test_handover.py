@@ -12,8 +12,8 @@ import uvicorn
 
 from ostraka_gateway import connection_drain
 from ostraka_gateway.handover import HANDED, Handover, Takeover
-from ostraka_gateway.leaving_protocol import protocol_for
 from ostraka_gateway.private_client import PrivateClient, Unreachable
+from ostraka_gateway.refusing_protocol import protocol_for
 from tests.unit.gateway.prompt_process import PromptProcess
 from tests.waiting import until
 

@@ -6,7 +6,7 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from ostraka_gateway.leaving_protocol import protocol_for
+from ostraka_gateway.refusing_protocol import protocol_for
 from tests.unit.gateway.test_bounded_protocol import Transport
 
 START = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
