@@ -27,6 +27,7 @@ from ostraka_shared.addresses import (
     gateway_name,
     ipc_endpoint,
 )
+from ostraka_shared.errors import ConfigError
 from ostraka_shared.front_files import read_front, write_front
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_shared.options import to_flags
@@ -88,7 +89,10 @@ def next_generation(
 def _make_generation(number: int, cluster: ClusterPlan, listener: socket.socket) -> Generation:
     _clear_counts(cluster.run_dir / METRICS_FOLDER)
     front = read_front(cluster.folder)
-    write_front(front, cluster.run_dir / FRONT_FOLDER)
+    try:
+        write_front(front, cluster.run_dir / FRONT_FOLDER)
+    except OSError as bad:  # of a full disk the system does not say which
+        raise ConfigError(f"--run-dir {cluster.run_dir}: {bad.strerror}") from bad
     for endpoint in cluster.endpoints:
         check_endpoint(endpoint)
     zygotes = make_zygotes(cluster.config, cluster.folder, cluster.layout)
@@ -186,10 +190,11 @@ def make_zygotes(config: ServeConfig, folder: ModelFolder, layout: CoreLayout) -
 def _make_zygote(node: int, config: ServeConfig, folder: ModelFolder, layout: CoreLayout) -> Zygote:
     cores = [core for at, cores in zip(layout.nodes, layout.workers, strict=True) if at == node for core in cores]
 
-    def command(_: int) -> list[str]:
+    def command(incarnation: int) -> list[str]:
         settings = ZygoteConfig(
             model=str(folder.path),
             control_fd=zygote.pass_fds[-1],
+            seal=_seal_for(incarnation, folder),
             cores=tuple(cores) if layout.is_pinned else (),
             log_format=config.log_format,
             log_level=config.log_level,
@@ -200,6 +205,11 @@ def _make_zygote(node: int, config: ServeConfig, folder: ModelFolder, layout: Co
     return zygote
 
 
+def _seal_for(incarnation: int, folder: ModelFolder) -> str | None:
+    """For the first start, a moment after the folder was hashed. A later one reads the files anew from the disk."""
+    return folder.seal if incarnation == 1 and folder.seal else None
+
+
 def _worker_child(number: int, cluster: ClusterPlan) -> Child:
     config, layout = cluster.config, cluster.layout
     cores = layout.workers[number]
@@ -208,6 +218,7 @@ def _worker_child(number: int, cluster: ClusterPlan) -> Child:
         worker = WorkerConfig(
             gateway=cluster.endpoints,
             model=str(cluster.folder.path),
+            seal=_seal_for(incarnation, cluster.folder),
             worker_id=f"w{number}",
             cluster_id=cluster.cluster_id,
             incarnation=incarnation,

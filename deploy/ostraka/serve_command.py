@@ -30,7 +30,7 @@ from ostraka_gateway import auth
 from ostraka_gateway.open_files import allow_open_files
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.logs import configure_logs
-from ostraka_shared.model_folder import ModelFolder, verify_folder
+from ostraka_shared.model_folder import ModelFolder, verified
 from ostraka_shared.options import add_options, build_parser, read_settings
 from ostraka_shared.setting_sources import refuse_unused, sources_named
 
@@ -59,7 +59,7 @@ def run(values: argparse.Namespace) -> int:
         pass  # a taken port is said before minutes of building, not after
     folder = find_model(config.model, config.cache_dir, config.precision)
     log.info("model", name=folder.spec.name, precision=folder.spec.precision, path=str(folder.path))
-    verify_folder(folder)
+    folder = verified(folder)
     log.info("cores", workers=len(layout.workers), layout=layout.notes)
     with (
         taken_signals() as signals,

@@ -11,7 +11,7 @@ It knows nothing of ONNX, GGUF or tokens.
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NewType, TypeVar
 
@@ -87,13 +87,15 @@ class ModelSpec:
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
     """An opened folder. `hashes` maps file name to SHA-256 hex, sorted by name, as recorded when it was built.
-    `front`: where its small files are read from, if not from there."""
+    `front`: where its small files are read from, if not from there. `seal`: that of its files when they were hashed and
+    right; empty where nobody has yet."""
 
     path: Path
     spec: ModelSpec
     hashes: dict[str, str]
     fingerprint: Fingerprint
     front: Path | None = None
+    seal: str = field(default="", compare=False)
 
     @property
     def graph(self) -> Path:
@@ -132,6 +134,19 @@ def verify_folder(folder: ModelFolder, advance: Callable[[int], None] = lambda _
     for name, expected in folder.hashes.items():
         if hash_file(folder.path / name, advance) != expected:
             raise ModelDamaged(f"{folder.path / name} was altered since it was built: build the model again")
+
+
+def verified(folder: ModelFolder) -> ModelFolder:
+    """With its seal. What was hashed under the same one is not hashed again. Raises ModelDamaged."""
+    seal = seal_of(file_states(folder))
+    if seal != folder.seal:
+        verify_folder(folder)
+    return replace(folder, seal=seal)
+
+
+def seal_of(states: FileStates) -> str:
+    """To tell another process how the files were."""
+    return hashlib.sha256(repr(states).encode()).hexdigest()
 
 
 def file_states(folder: ModelFolder) -> FileStates:

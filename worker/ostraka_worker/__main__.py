@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -53,7 +54,7 @@ def serve(config: WorkerConfig, warm: Warm | None = None) -> int:
     if config.cores:
         # Before the model loads, so that its memory is first touched from these cores.
         os.sched_setaffinity(0, config.cores)
-    folder = warm.loaded.folder if warm else open_folder(Path(config.model))
+    folder = warm.loaded.folder if warm else replace(open_folder(Path(config.model)), seal=config.seal or "")
     links = GatewayLinks(config.gateway, f"{config.worker_id}.{config.incarnation}")
     snapshots = Snapshots(config.cache.state_cache, config.cache.state_cache_tokens)
     service = Service(

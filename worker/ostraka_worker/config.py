@@ -28,6 +28,7 @@ class WorkerConfig:
     gateway: tuple[str, ...] = required("each gateway's worker endpoint, ipc:// or tcp://, with commas between")
     model: str = required("the model folder")
     worker_id: str = required("this worker's name, the same after a restart")
+    seal: str | None = option(None, "how the model's files were when the supervisor hashed them, not to do so again")
     cluster_id: str = option("local", "both sides must name the same cluster")
     incarnation: int = option(1, "how many times this worker has been started")
     cores: tuple[int, ...] = option((), "the cores to run on, as 0,1 (none: wherever the system puts it)")
@@ -58,6 +59,7 @@ class WorkerConfig:
 class ZygoteConfig:
     model: str = required("the model folder")
     control_fd: int = required("the socket on which the supervisor asks for workers")
+    seal: str | None = option(None, "how the model's files were when the supervisor hashed them, not to do so again")
     cores: tuple[int, ...] = option((), "the cores to load on, near the workers' memory (none: wherever)")
     log_format: str = option("auto", "how log lines look", choices=("auto", "json", "text"))
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))

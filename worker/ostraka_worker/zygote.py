@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -50,7 +51,7 @@ def load_warm(config: ZygoteConfig) -> Warm:
     if config.cores:
         os.sched_setaffinity(0, config.cores)
     begun = time.monotonic()
-    folder = open_folder(Path(config.model))
+    folder = replace(open_folder(Path(config.model)), seal=config.seal or "")
     loaded = load_verified(folder, threads=1)
     own_mapped(folder.path / name for name in folder.hashes)  # from here on, the files are needed no more
     loaded.check_files()

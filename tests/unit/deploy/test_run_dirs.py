@@ -89,9 +89,10 @@ def test_a_run_dir_that_cannot_be_made_is_named(tmp_path, what):
 
 
 @pytest.fixture
-def left(tmp_path):
+def left(tmp_path_factory):
     """All that a killed server may leave, and what a link in it leads to."""
-    folder = tmp_path / "place" / "ostraka-x1y2z3_4"
+    base = tmp_path_factory.mktemp("a")  # a folder named after the test may be too long for a socket's address
+    folder = base / "place" / "ostraka-x1y2z3_4"
     folder.mkdir(mode=0o700, parents=True)
     with ExitStack() as sockets:
         for name in ("control.sock", "workers.sock", "workers1.sock", "figures.sock"):
@@ -101,7 +102,7 @@ def left(tmp_path):
     (folder / METRICS_FOLDER).mkdir()
     (folder / FRONT_FOLDER).mkdir()
     (folder / "2").mkdir()
-    elsewhere = tmp_path / "elsewhere"
+    elsewhere = base / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "kept").touch()
     (folder / "2" / "link").symlink_to(elsewhere)

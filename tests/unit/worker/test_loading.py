@@ -2,7 +2,9 @@ import os
 
 import pytest
 
+from ostraka_shared import model_folder
 from ostraka_shared.errors import ModelDamaged
+from ostraka_shared.model_folder import verified
 from ostraka_worker import loading
 from ostraka_worker.loading import load_verified
 from tests.fake_model import make_fake_model
@@ -18,6 +20,19 @@ def test_an_altered_file_is_found_by_its_hash(fake_model):
     fake_model.tokenizer.write_bytes(fake_model.tokenizer.read_bytes() + b" ")
     with pytest.raises(ModelDamaged, match=r"tokenizer\.json was altered"):
         load_verified(fake_model, threads=1)
+
+
+def test_what_was_hashed_as_it_is_now_is_not_hashed_again_and_what_was_altered_since_is(fake_model, monkeypatch):
+    folder, hashed = verified(fake_model), []
+    monkeypatch.setattr(model_folder, "verify_folder", lambda folder: hashed.append(folder.path))
+    load_verified(folder, threads=1)
+    assert hashed == []
+    load_verified(fake_model, threads=1)
+    before = folder.tokenizer.stat()
+    folder.tokenizer.write_bytes(folder.tokenizer.read_bytes())
+    os.utime(folder.tokenizer, ns=(before.st_atime_ns, before.st_mtime_ns))
+    load_verified(folder, threads=1)
+    assert hashed == [folder.path] * 2
 
 
 def test_a_file_written_to_after_it_was_hashed_is_found_at_once_and_later(fake_model, monkeypatch):
