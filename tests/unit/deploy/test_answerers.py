@@ -71,6 +71,10 @@ def test_a_wait_is_as_long_as_the_server_asks_and_grows_where_that_is_too_short(
     assert waits_of_a_busy_server(monkeypatch, "3000") == [3, 3, 3, 4, 8]
 
 
+def test_a_wait_of_hours_is_waited_a_minute_at_a_time(monkeypatch):
+    assert waits_of_a_busy_server(monkeypatch, "7200000") == [answerers.MOST_WAIT_S] * 5
+
+
 @pytest.mark.parametrize("key", ["\u043a\u043b\u044e\u0447", "a b", "a\nb", "\x7f"])
 def test_a_key_that_no_header_can_hold_is_one_line(monkeypatch, capsys, tmp_path, key):
     (tmp_path / "q.json").write_text("{}")
