@@ -36,8 +36,12 @@ EMBEDDED_ADAPTER: ShippedAdapter | None = ShippedAdapter(
 EMBEDDED_ANSWERS = ("0", "1")
 
 
+def models_dir(cache_dir: Path) -> Path:
+    return cache_dir / "models"
+
+
 def model_path(cache_dir: Path, name: str, precision: str) -> Path:
-    return cache_dir / "models" / f"{name}-{precision}"
+    return models_dir(cache_dir) / f"{name}-{precision}"
 
 
 def find_embedded(cache_dir: Path, precision: str) -> ModelFolder | None:
