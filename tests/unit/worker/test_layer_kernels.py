@@ -27,7 +27,7 @@ def precision(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def make_session(node: NodeProto, inputs: Arrays, outputs: dict[str, type]) -> ort.InferenceSession:
+def make_session(node: NodeProto, inputs: Arrays, outputs: dict[str, type], threads: int = 1) -> ort.InferenceSession:
     def info(name: str, dtype: np.dtype | type) -> object:
         return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None)
 
@@ -39,7 +39,7 @@ def make_session(node: NodeProto, inputs: Arrays, outputs: dict[str, type]) -> o
     )
     opsets = [helper.make_opsetid("", 23), helper.make_opsetid(DOMAIN, 1)]
     options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = threads
     options.register_custom_ops_library(str(LIBRARY))
     model = helper.make_model(graph, opset_imports=opsets, ir_version=11).SerializeToString()
     return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -147,10 +147,14 @@ def heads(precision: str) -> ort.InferenceSession:
 
 @pytest.fixture(scope="module")
 def feed(precision: str) -> ort.InferenceSession:
+    return feed_session(precision)
+
+
+def feed_session(precision: str, threads: int = 1) -> ort.InferenceSession:
     inputs = feed_inputs(precision, 1)
     kind = f"{precision.capitalize()}FeedForward"
     node = helper.make_node(kind, list(inputs), ["normed", "residual"], domain=DOMAIN, epsilon=EPSILON)
-    return make_session(node, inputs, {"normed": np.float32, "residual": np.float32})
+    return make_session(node, inputs, {"normed": np.float32, "residual": np.float32}, threads)
 
 
 def as_floats(kept: np.ndarray) -> np.ndarray:
@@ -192,6 +196,14 @@ def test_a_row_has_the_same_bits_in_any_company(
             alone = session.run(None, given | {name: given[name][first : first + count] for name in by_row})
             for ours, expected in zip(alone, together, strict=True):
                 assert ours.tobytes() == expected[first : first + count].tobytes()
+
+
+def test_it_is_the_same_bits_on_several_threads(precision: str, feed: ort.InferenceSession) -> None:
+    given = feed_inputs(precision, 50)
+    several = feed_session(precision, threads=3)
+    for _ in range(20):
+        for ours, expected in zip(several.run(None, given), feed.run(None, given), strict=True):
+            assert ours.tobytes() == expected.tobytes()
 
 
 def test_rows_of_zeros_and_of_tiny_numbers_stay_numbers(precision: str, feed: ort.InferenceSession) -> None:

@@ -96,7 +96,7 @@ const char *make_heads(const Heads *heads) {
         laid.rows = least(heads->rows - first, MOST_ROWS);
         for (int64_t row = 0; row < laid.rows; row++)
             linears->lay_row(&laid, row, heads->normed + (first + row) * inner);
-        linears->multiply(&(Product){&heads->weights, &laid, 0, mixed});
+        linears->multiply(&(Product){&heads->weights, &laid, 0, mixed, &heads->threads});
         for (int64_t row = 0; row < laid.rows; row++) {
             take_row(mixed, laid.rows, row, outer, row_floats);
             part_row(heads, first + row, row_floats);
@@ -132,7 +132,7 @@ static void feed_rows(const FeedForward *layer, Between *between, int64_t first,
     between->attended.rows = between->normed.rows = between->inner.rows = rows;
     for (int64_t row = 0; row < rows; row++)
         linears->lay_row(&between->attended, row, layer->attended + (first + row) * width);
-    linears->multiply(&(Product){&layer->out, &between->attended, 0, strips});
+    linears->multiply(&(Product){&layer->out, &between->attended, 0, strips, &layer->threads});
     for (int64_t row = 0; row < rows; row++) {
         float *sum = residual + row * hidden;
         take_row(strips, rows, row, hidden, sum);
@@ -140,12 +140,12 @@ static void feed_rows(const FeedForward *layer, Between *between, int64_t first,
         normalise(sum, layer->gain, hidden, layer->epsilon, one);
         linears->lay_row(&between->normed, row, one);
     }
-    linears->multiply(&(Product){&layer->wide, &between->normed, 1, strips});
+    linears->multiply(&(Product){&layer->wide, &between->normed, 1, strips, &layer->threads});
     for (int64_t row = 0; row < rows; row++) {
         take_row(strips, rows, row, wide, one);
         linears->lay_row(&between->inner, row, one);
     }
-    linears->multiply(&(Product){&layer->down, &between->inner, 0, strips});
+    linears->multiply(&(Product){&layer->down, &between->inner, 0, strips, &layer->threads});
     for (int64_t row = 0; row < rows; row++) {
         float *sum = residual + row * hidden;
         take_row(strips, rows, row, hidden, one);

@@ -5,6 +5,7 @@
 /* From normalised rows to turned queries and keys, and values. Widths are heads times dims, multiples of 32. */
 typedef struct {
     const Linears *linears;
+    Threads threads;
     const float *normed; /* [rows, inner] */
     const int64_t *positions;
     int64_t rows, contexts;
@@ -21,6 +22,7 @@ typedef struct {
 /* From the heads' rows to the next layer's: projected, added, normalised, fed forward, added, normalised. */
 typedef struct {
     const Linears *linears;
+    Threads threads;
     const float *attended, *before; /* [rows, width of all heads], [rows, hidden] */
     int64_t rows;
     Weights out, wide, down; /* `wide`: gate and what it lets through, 16 outputs each in turn */

@@ -23,6 +23,12 @@ typedef struct {
     int inner;
 } Laid;
 
+/* Runs part(data, 0), part(data, 1) and so on, in any order, on the threads that a call may use: its `context` knows them. */
+typedef struct {
+    void (*run)(const void *context, void (*part)(void *data, size_t index), size_t parts, void *data);
+    const void *context;
+} Threads;
+
 typedef struct {
     const Weights *weights;
     const Laid *rows;
@@ -30,6 +36,7 @@ typedef struct {
      * wide */
     int is_gated;
     float *out; /* in strips */
+    const Threads *threads;
 } Product;
 
 /* What differs from one precision to the other. */

@@ -71,24 +71,29 @@ static void gate(const float *sums, int count, float *to) {
         _mm512_store_ps(to, _mm512_mul_ps(silu(_mm512_load_ps(sums)), _mm512_load_ps(sums + 16)));
 }
 
-/* Panel by panel, so that the weights pass once; all rows beside each of them. Each tile asks for its share of the next. */
-static void multiply(const Product *product) {
+/* All rows beside one panel. Each tile asks for its share of the next. */
+static void multiply_panel(void *data, size_t index) {
     _Alignas(64) float sums[MOST_ROWS * PANEL];
+    const Product *product = data;
     const Laid *laid = product->rows;
     const int inner = laid->inner, rows = tile_rows(laid->rows), tiles = (int)((laid->rows + rows - 1) / rows);
     const int step = PANEL * (int)sizeof(float) / tiles;
-    const float *panel = product->weights->panels;
-    for (int column = 0; column < product->weights->outer; column += PANEL, panel += panel_elements(inner)) {
-        const char *next = (const char *)(panel + panel_elements(inner));
-        for (int64_t row = 0; row < laid->rows; row += rows, next += inner * step) {
-            const int count = least(laid->rows - row, rows);
-            float *to = place(product, column, row);
-            const float *x = (const float *)laid->values + row * inner;
-            sum_of[count](x, panel, inner, next, step, product->is_gated ? sums : to);
-            if (product->is_gated)
-                gate(sums, count, to);
-        }
+    const float *panel = (const float *)product->weights->panels + index * panel_elements(inner);
+    const char *next = (const char *)(panel + panel_elements(inner));
+    for (int64_t row = 0; row < laid->rows; row += rows, next += inner * step) {
+        const int count = least(laid->rows - row, rows);
+        float *to = place(product, (int)index * PANEL, row);
+        const float *x = (const float *)laid->values + row * inner;
+        sum_of[count](x, panel, inner, next, step, product->is_gated ? sums : to);
+        if (product->is_gated)
+            gate(sums, count, to);
     }
+}
+
+/* Panel by panel, so that the weights pass once. A sum does not know which thread made it. */
+static void multiply(const Product *product) {
+    const Threads *threads = product->threads;
+    threads->run(threads->context, multiply_panel, (size_t)product->weights->outer / PANEL, (void *)product);
 }
 
 static void keep(const float *from, void *to, int64_t count) { memcpy(to, from, (size_t)count * sizeof(float)); }

@@ -117,13 +117,33 @@ static int take_weights(const Linears *linears, const Matrix **next, int64_t inn
            (!scales || (scales->shape[0] == 1 && scales->shape[1] == outer));
 }
 
+typedef struct {
+    OrtTable table;
+    const OrtKernelContext *context;
+} Place;
+
+/* On the threads of the session, of which this one is the first. */
+static void run_parts(const void *context, void (*part)(void *, size_t), size_t parts, void *data) {
+    typedef OrtStatus *(*For)(const OrtKernelContext *, void (*)(void *, size_t), size_t, size_t, void *);
+    const Place *place = context;
+    OrtStatus *failed = CALL(place->table, PARALLEL_FOR, For)(place->context, part, parts, 0, data);
+    if (failed) { /* before it began */
+        CALL(place->table, RELEASE_STATUS, void (*)(OrtStatus *))(failed);
+        for (size_t index = 0; index < parts; index++)
+            part(data, index);
+    }
+}
+
 static OrtStatus *run_heads(const Kernel *kernel, OrtKernelContext *context) {
     Matrix in[MOST_INPUTS]; /* normed, positions, weights, bias, gains of heads, cosines, sines */
     TRY(all_inputs(kernel, context, in));
     const Linears *linears = kernel->operator->linears;
     const Matrix *next = in + 2;
     const int64_t rows = in[0].shape[0], parts = kernel->heads + 2 * kernel->kv_heads;
-    Heads heads = {.linears = linears, .normed = in[0].data, .positions = in[1].data, .rows = rows};
+    const Place place = {kernel->table, context};
+    Heads heads = {
+        .linears = linears, .threads = {run_parts, &place}, .normed = in[0].data, .positions = in[1].data, .rows = rows,
+    };
     int fits = take_weights(linears, &next, in[0].shape[1], &heads.weights) && in[1].shape[0] == rows;
     const Matrix *bias = next, *gains = next + 1, *cosines = next + 2, *sines = next + 3;
     const int64_t dims = heads.weights.outer / parts;
@@ -147,8 +167,10 @@ static OrtStatus *run_feed_forward(const Kernel *kernel, OrtKernelContext *conte
     TRY(all_inputs(kernel, context, in));
     const Linears *linears = kernel->operator->linears;
     const int64_t rows = in[0].shape[0], hidden = in[1].shape[1];
+    const Place place = {kernel->table, context};
     FeedForward layer = {
-        .linears = linears, .attended = in[0].data, .before = in[1].data, .rows = rows, .epsilon = kernel->epsilon,
+        .linears = linears, .threads = {run_parts, &place}, .attended = in[0].data, .before = in[1].data, .rows = rows,
+        .epsilon = kernel->epsilon,
     };
     const Matrix *next = in + 2;
     int fits = take_weights(linears, &next, in[0].shape[1], &layer.out) && layer.out.outer == hidden;

@@ -28,7 +28,9 @@ enum {
     GET_ATTRIBUTE_INT = 86,
     GET_INPUT = 90,
     GET_OUTPUT = 91,
-    RELEASE_SHAPE = 99
+    RELEASE_STATUS = 93,
+    RELEASE_SHAPE = 99,
+    PARALLEL_FOR = 274
 };
 
 typedef void (*OrtFunction)(void);
