@@ -14,7 +14,11 @@ from ostraka_worker.config import DEFAULT_BATCH_TOKENS
 
 
 def register_answerer(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--server", metavar="URL", help="ask a running server instead of loading a model")
+    parser.add_argument(
+        "--server",
+        metavar="URL",
+        help="ask a running server instead of loading a model; JEV_API_KEY is its key, if it wants one",
+    )
     parser.add_argument("--concurrency", type=int, default=16, metavar="N", help="requests in flight to the server")
     parser.add_argument("--model", metavar="DIR", help="a model folder (default: the embedded model)")
     parser.add_argument(

@@ -89,7 +89,7 @@ def cut(process: HeldProcess, seconds: float) -> str:
         raise ConfigError(f"{process.name} has no connection to a gateway just now")
     while time.monotonic() < ends and not process.ends_within(CUT_PERIOD_S):
         cuts += cut_links(process)
-    return f"cut off {cuts} times"
+    return f"cut off {cuts} times" if cuts > 1 else "cut off once"
 
 
 FAULTS: dict[str, tuple[Fault, float]] = {

@@ -42,7 +42,7 @@ def _choose(cluster: RunningCluster, target: str | None, fault: str) -> tuple[st
         return target, gateways[target]
     workers = cluster.workers()
     if target and (alike := [name for name in (*gateways, *workers) if name.startswith(f"{target}@")]):
-        raise ConfigError(f"a rollout is under way, and there is more than one: {' and '.join(alike)}; say which")
+        raise ConfigError(f"a rollout is under way, and each name has its generation: say {' or '.join(alike)}")
     if not workers:
         raise ConfigError("the server has no worker just now")
     name = random.choice(sorted(workers)) if target is None else target  # noqa: S311  no secret

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 
-import structlog
-
 from ostraka.interrupts import EXIT_INTERRUPTED, ending_at_once
 from ostraka_shared.errors import OstrakaError
 from ostraka_shared.options import build_parser
@@ -73,6 +71,8 @@ def _call(name: str, arguments: list[str]) -> int:
 
 def _log_to_stderr() -> None:
     """Of itself, the package would have warnings among the answers on stdout. What serves has a log of another form."""
+    import structlog  # noqa: PLC0415  0.1 s, which --version and --help need not take
+
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 

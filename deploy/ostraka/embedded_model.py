@@ -11,11 +11,11 @@ from pathlib import Path
 
 from ostraka.children import die_with
 from ostraka.interrupts import EXIT_INTERRUPTED, ending_in_order
-from ostraka_shared.errors import ConfigError, ModelError
+from ostraka_shared.errors import ConfigError, ModelError, ModelMissing
 from ostraka_shared.model_folder import ModelFolder, open_folder
 from ostraka_shared.options import expand_user
 from ostraka_shared.setting_sources import flag_named
-from ostraka_worker.build.catalog import DEFAULT_PRECISION, find_embedded
+from ostraka_worker.build.catalog import DEFAULT_PRECISION, find_embedded, models_dir
 
 
 def find_model(model: str | None, cache_dir: str, precision: str | None, flag: str = "--model") -> ModelFolder:
@@ -26,7 +26,7 @@ def find_model(model: str | None, cache_dir: str, precision: str | None, flag: s
     """
     if model:
         with flag_named(flag):
-            folder = open_folder(expand_user(model))
+            folder = _open(expand_user(model), expand_user(cache_dir))
         return _of_precision(folder, precision)
     with flag_named("--cache-dir"):
         place, precision = expand_user(cache_dir), precision or DEFAULT_PRECISION
@@ -36,6 +36,18 @@ def find_model(model: str | None, cache_dir: str, precision: str | None, flag: s
     if found := find_embedded(place, precision):
         return found
     raise ModelError(f"the embedded model was built in {place} and is not there: build it again")
+
+
+def _open(path: Path, cache_dir: Path) -> ModelFolder:
+    """A name of `ostraka model list` is no path, and never taken for one: the same command would serve another model
+    from another folder."""
+    try:
+        return open_folder(path)
+    except ModelMissing as bad:
+        listed = models_dir(cache_dir) / path
+        if len(path.parts) != 1 or not listed.is_dir():
+            raise
+        raise ModelMissing(f"no model folder at {path}; the one that `ostraka model list` shows is {listed}") from bad
 
 
 def _of_precision(folder: ModelFolder, asked: str | None) -> ModelFolder:

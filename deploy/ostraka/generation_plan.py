@@ -27,6 +27,7 @@ from ostraka_shared.addresses import (
     gateway_name,
     ipc_endpoint,
 )
+from ostraka_shared.errors import ConfigError
 from ostraka_shared.front_files import read_front, write_front
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_shared.options import to_flags
@@ -34,6 +35,9 @@ from ostraka_worker.config import WorkerConfig, ZygoteConfig
 
 GATEWAY_GRACE_SHARE = 0.8
 """Of the grace period: the workers leave after the gateway has, and need a moment too."""
+
+GATEWAY_SPARE_SILENT_S = 1.0
+"""It has nothing to do before it speaks, within 10 ms. One that does not is given up for the next one."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,10 @@ def next_generation(
 def _make_generation(number: int, cluster: ClusterPlan, listener: socket.socket) -> Generation:
     _clear_counts(cluster.run_dir / METRICS_FOLDER)
     front = read_front(cluster.folder)
-    write_front(front, cluster.run_dir / FRONT_FOLDER)
+    try:
+        write_front(front, cluster.run_dir / FRONT_FOLDER)
+    except OSError as bad:  # of a full disk the system does not say which
+        raise ConfigError(f"--run-dir {cluster.run_dir}: {bad.strerror}") from bad
     for endpoint in cluster.endpoints:
         check_endpoint(endpoint)
     zygotes = make_zygotes(cluster.config, cluster.folder, cluster.layout)
@@ -161,7 +168,8 @@ def _make_gateway_zygote(number: int, cluster: ClusterPlan) -> Zygote:
         )
         return ["-m", "ostraka_gateway.zygote", *to_flags(settings)]
 
-    zygote = Zygote("gateway zygote", command, RestartPolicy(random.random))
+    policy = RestartPolicy(random.random)
+    zygote = Zygote("gateway zygote", command, policy, spare_silent_s=GATEWAY_SPARE_SILENT_S)
     return zygote
 
 

@@ -17,7 +17,7 @@ from ostraka_shared.model_folder import ModelFolder, open_folder, verify_folder
 from ostraka_shared.setting_sources import refuse_unused
 from ostraka_worker.build.adapter_file import read_adapter
 from ostraka_worker.build.builder import FORMS, Form, build_adapted, build_embedded, build_source, refuse_other
-from ostraka_worker.build.catalog import DEFAULT_PRECISION, EMBEDDED_NAME, PRECISIONS, model_path
+from ostraka_worker.build.catalog import DEFAULT_PRECISION, EMBEDDED_NAME, PRECISIONS, model_path, models_dir
 from ostraka_worker.build.progress import for_stderr
 from ostraka_worker.engine import Line
 from ostraka_worker.kernels import best_graph
@@ -130,7 +130,7 @@ def _target(args: argparse.Namespace, cache_dir: Path, name: str) -> Path:
 
 
 def _list(args: argparse.Namespace) -> int:
-    lines = list(_described(find_cache_dir(args) / "models"))
+    lines = list(_described(models_dir(find_cache_dir(args))))
     for line in lines:
         print(line)
     if not lines:

@@ -43,7 +43,11 @@ def run(values: argparse.Namespace) -> int:
         wish = {"model": None if model is None else str(model), "plan": asdict(plan)}
         with contextlib.suppress(BrokenPipeError):  # refused unread: the reason is there to be read
             server.send(json.dumps(wish).encode())
-        return _follow(server)
+        try:
+            return _follow(server)
+        except KeyboardInterrupt:
+            sys.stderr.write("\nostraka: interrupted; the rollout is given up, unless it was draining already\n")
+            raise
 
 
 def _reach(supervisor: psutil.Process) -> socket.socket:
@@ -90,4 +94,4 @@ def _describe(said: dict[str, Any]) -> str:
     figures = said.get("figures", {})
     told = [f"{name} {value}" for name, value in said.items() if name not in ("phase", "figures")]
     listed = [f"{name.replace('_', ' ')} {figures[name]:g}" for name in FIGURES if name in figures]
-    return "  ".join([f"{said['phase']:<10}", *told, *listed])
+    return "  ".join([f"{said['phase']:<10}", *told, *listed]).rstrip()

@@ -94,7 +94,11 @@ def _overload(demand: Demand, load: Load, queue_limit_tokens: int) -> Overloaded
     wait_s, deadline_s = load.wait_s, demand.deadline_s
     reading_s = min(max(demand.best_s(load), load.call_s), deadline_s)
     if wait_s and (late_s := wait_s * load.caution + reading_s - deadline_s) > 0:
-        return Overloaded(f"the queue is {wait_s:.1f} s long and the deadline {deadline_s:.1f} s", _retry_s(late_s))
+        return Overloaded(
+            f"{wait_s:.1f} s of work are ahead: an answer may take {late_s + deadline_s:.1f} s, "
+            f"and the deadline is {deadline_s:.1f} s",
+            _retry_s(late_s),
+        )
     if load.queued_tokens and (over := load.queued_tokens + demand.tokens - queue_limit_tokens) > 0:
         over_s = min(over, load.queued_tokens) / load.tokens_per_s if load.tokens_per_s else 0.0
         return Overloaded(f"{load.queued_tokens} tokens are waiting, of {queue_limit_tokens} at most", _retry_s(over_s))

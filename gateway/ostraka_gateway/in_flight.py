@@ -15,6 +15,7 @@ from ostraka_gateway.parts import (
     Done,
     Instruction,
     Late,
+    Outcome,
     Part,
     Parts,
     Redispatched,
@@ -84,7 +85,7 @@ class InFlight:
 
     def lost(self, worker: Worker, reason: str) -> list[Instruction]:
         """What it held waits again, in its old order, before all that came later."""
-        held = [part for part in self._parts.held_by(worker) if worker in part.holders]
+        held = self._parts.held_by(worker)
         was_ended = reason in CRASH_REASONS or reason == KILLED
         ended = {part.request for part in held if was_ended and part.is_wanted and was_running(worker, part)}
         for request in ended:
@@ -109,8 +110,8 @@ class InFlight:
         return self._redispatch([part for part in held if not is_dangerous(part.request)], SUSPECT)
 
     def drop(self, request: Request) -> list[Instruction]:
-        """Nobody waits for it any more."""
-        return self._finish(request, errors.ClientLeft("nobody waits for the answer any more"))[1:]
+        """Nobody waits for it any more, and so nobody is to be told."""
+        return self._end(request, errors.ClientLeft("nobody waits for the answer any more"))
 
     def _redispatch(self, parts: list[Part], reason: str) -> list[Instruction]:
         again: list[Instruction] = []
@@ -123,12 +124,12 @@ class InFlight:
                 again.append(Redispatched(part, reason))
         return again
 
-    def _finish(self, request: Request, outcome: tuple[float, ...] | errors.ServingError) -> list[Instruction]:
+    def _finish(self, request: Request, outcome: Outcome) -> list[Instruction]:
+        return [Done(request), *self._end(request, outcome)]
+
+    def _end(self, request: Request, outcome: Outcome) -> list[Instruction]:
         request.outcome = outcome
-        done: list[Instruction] = [Done(request)]
-        for part in request.parts:
-            done += self._withdraw(part)
-        return done
+        return [withdrawn for part in request.parts for withdrawn in self._withdraw(part)]
 
     def _withdraw(self, part: Part) -> list[Instruction]:
         self.sending.line.remove(part)

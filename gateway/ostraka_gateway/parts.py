@@ -14,6 +14,10 @@ KILLS_A_CRASH = 2
 it: a watcher of memory other than the kernel, say."""
 
 
+Outcome = tuple[float, ...] | errors.ServingError
+"""P(yes) of each prompt, or what is to be raised."""
+
+
 class Waiter(Protocol):
     """Who asked; done once it is answered, late or gone."""
 
@@ -25,8 +29,8 @@ class Request:
     """`deadline`, the latest of all who wait for it, and `admitted` are instants of the gateway's clock. `added`: the
     tokens each prompt adds to what is read, given those that share its beginning. `due_at`: how urgent it is.
 
-    `is_to_wait`: for longer than it takes to read, as was predicted when it was let in. `outcome`: its answers, or what
-    is to be raised. Once there is one, `on_done` is to be told.
+    `is_to_wait`: for longer than it takes to read, as was predicted when it was let in. Once there is an `outcome`,
+    `on_done` is to be told.
     """
 
     request_id: str
@@ -46,7 +50,7 @@ class Request:
     kills: int = 0
     runs_alone: bool = False
     is_to_wait: bool = False
-    outcome: tuple[float, ...] | errors.ServingError | None = None
+    outcome: Outcome | None = None
     waiters: dict[str, Waiter] = field(default_factory=dict)
 
     @property

@@ -50,17 +50,29 @@ def test_fewer_threads_than_asked_for_do(monkeypatch):
         next(Echo("http://127.0.0.1:1", 9, None).answer(bodies))
 
 
-@pytest.mark.parametrize("asked", ["soon", "-1", "1e3", "99999999999", "\u0663", ""])
-def test_a_wait_that_makes_no_sense_is_not_waited(monkeypatch, asked):
+def waits_of_a_busy_server(monkeypatch, asked_ms):
     waited = []
     monkeypatch.setattr(answerers.time, "sleep", waited.append)
-
-    busy = SimpleNamespace(status=503, headers={"retry-after-ms": asked}, request=lambda *_: None, read=lambda: b"")
+    busy = SimpleNamespace(status=503, headers={"retry-after-ms": asked_ms}, request=lambda *_: None, read=lambda: b"")
     busy.getresponse = lambda: busy
     monkeypatch.setattr(Server, "_connect", lambda _: busy)
     (outcome,) = list(Server("http://127.0.0.1:1", 1, None).answer([b"{}"]))
     assert not outcome.is_answer
-    assert waited == [answerers.FIRST_WAIT_S * 2**n for n in range(answerers.TRIES - 1)]
+    return waited
+
+
+@pytest.mark.parametrize("asked", ["soon", "-1", "1e3", "99999999999", "\u0663", ""])
+def test_a_wait_that_makes_no_sense_is_not_waited(monkeypatch, asked):
+    assert waits_of_a_busy_server(monkeypatch, asked) == [0.5, 1, 2, 4, 8]
+
+
+def test_a_wait_is_as_long_as_the_server_asks_and_grows_where_that_is_too_short(monkeypatch):
+    assert waits_of_a_busy_server(monkeypatch, "100") == [0.5, 1, 2, 4, 8]
+    assert waits_of_a_busy_server(monkeypatch, "3000") == [3, 3, 3, 4, 8]
+
+
+def test_a_wait_of_hours_is_waited_a_minute_at_a_time(monkeypatch):
+    assert waits_of_a_busy_server(monkeypatch, "7200000") == [answerers.MOST_WAIT_S] * 5
 
 
 @pytest.mark.parametrize("key", ["\u043a\u043b\u044e\u0447", "a b", "a\nb", "\x7f"])

@@ -43,6 +43,17 @@ def test_a_model_that_is_there_is_not_built(monkeypatch, build, fake_model, capf
     assert capfd.readouterr().err == ""
 
 
+def test_a_name_of_the_list_is_no_path_and_the_path_is_told(fake_model, tmp_path):
+    listed = tmp_path / "models" / "mine-fp32"
+    listed.parent.mkdir()
+    listed.symlink_to(fake_model.path)
+    with pytest.raises(ModelError, match=f"no model folder at mine-fp32; .*`ostraka model list` shows is {listed}$"):
+        find_model("mine-fp32", str(tmp_path), None)
+    for other in ("yours-fp32", "models/mine-fp32", str(tmp_path / "mine-fp32")):
+        with pytest.raises(ModelError, match=f"no model folder at {other}: build one"):
+            find_model(other, str(tmp_path), None)
+
+
 def test_a_folder_of_another_precision_than_was_asked_for_is_refused(fake_model):
     for asked in (None, "fp32"):
         assert find_model(str(fake_model.path), "unused", asked).path == fake_model.path

@@ -2,6 +2,7 @@
 
 import argparse
 import socket
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,6 +20,19 @@ def parse(*arguments):
 def test_a_folder_of_nobody_is_told_in_one_line():
     with pytest.raises(ConfigError, match="~nobody-here/model names no folder"):
         rollout_command.run(parse("~nobody-here/model"))
+
+
+def test_ctrl_c_says_what_becomes_of_the_rollout(monkeypatch, capsys):
+    server, command = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    monkeypatch.setattr(rollout_command, "RunningCluster", Mock())
+    monkeypatch.setattr(rollout_command, "_reach", lambda _: command)
+    monkeypatch.setattr(rollout_command, "_receive", Mock(side_effect=KeyboardInterrupt))
+    with server, pytest.raises(KeyboardInterrupt):
+        rollout_command.run(parse())
+    assert (
+        capsys.readouterr().err == "\nostraka: interrupted; the rollout is given up, unless it was draining already\n"
+    )
+    assert command.fileno() == -1, "closed, which gives it up"
 
 
 @pytest.fixture

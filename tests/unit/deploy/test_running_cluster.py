@@ -62,7 +62,7 @@ def test_workers_are_named_by_their_own_gateways_whoever_has_the_port(tmp_path):
         both = cluster_of(gateway(10, 0, 1, at_old), gateway(20, 0, 2, at_new))
         assert both.workers() == {"w0@1": 6, "w0@2": 7}
         assert _choose(both, "w0@2", "cut") == ("w0@2", 7)
-        with pytest.raises(ConfigError, match="more than one: w0@1 and w0@2; say which"):
+        with pytest.raises(ConfigError, match="its generation: say w0@1 or w0@2"):
             _choose(both, "w0", "kill")
         with pytest.raises(ConfigError, match="no w1 here: there are w0@1, w0@2, gateway@1, gateway@2"):
             _choose(both, "w1", "kill")
@@ -84,9 +84,9 @@ def test_of_two_each_says_which_and_no_other_name_is_guessed_at():
     assert found.gateways() == {"gateway@1": 10, "gateway1@1": 11, "gateway@2": 20}
     assert _choose(found, "gateway@2", "kill") == ("gateway@2", 20)
     found.workers = dict
-    with pytest.raises(ConfigError, match="gateway@1 and gateway@2; say which"):
+    with pytest.raises(ConfigError, match="say gateway@1 or gateway@2"):
         _choose(found, "gateway", "kill")
-    with pytest.raises(ConfigError, match="more than one: gateway1@1; say which"):
+    with pytest.raises(ConfigError, match="its generation: say gateway1@1"):
         _choose(found, "gateway1", "kill")
 
 

@@ -19,8 +19,9 @@ from ostraka_gateway.config import GatewayConfig, GatewayZygoteConfig
 from ostraka_gateway.http_config import HttpConfig
 from ostraka_gateway.limits import Limits
 from ostraka_shared import addresses
-from ostraka_shared.addresses import METRICS_FOLDER
+from ostraka_shared.addresses import FRONT_FOLDER, METRICS_FOLDER
 from ostraka_shared.errors import ConfigError
+from ostraka_shared.model_folder import SPEC_FILE
 from ostraka_shared.options import add_options, build_parser, read_settings
 from ostraka_worker.config import WorkerConfig, ZygoteConfig
 
@@ -46,6 +47,15 @@ def children(config, fake_model, tmp_path, *, is_pinned=True, workers=((2,), (3,
             parse(GatewayConfig, gateway.command(1)[2:]),
             [parse(WorkerConfig, child.command(4)[2:]) for child in found],
         )
+
+
+def test_a_full_disk_under_the_run_dir_is_named(fake_model, tmp_path):
+    run_dir = tmp_path / "run"
+    front = run_dir / FRONT_FOLDER
+    front.mkdir(parents=True)
+    (front / SPEC_FILE).symlink_to("/dev/full")
+    with pytest.raises(ConfigError, match=f"^--run-dir {run_dir}: No space left on device$"):
+        children(ServeConfig(port=0), fake_model, run_dir)
 
 
 def test_children_get_what_the_supervisor_was_told(fake_model, tmp_path):

@@ -65,6 +65,13 @@ def test_who_passes_a_queue_of_longer_ones_waits_for_its_turns_alone():
     assert refused(Overloaded, 100, 1.0, passing) == pytest.approx(1.2 * 1.0 + 0.1 - 1)
 
 
+def test_a_refusal_names_the_time_it_was_refused_for():
+    with pytest.raises(
+        Overloaded, match=r"^8\.0 s of work are ahead: an answer may take 9\.7 s, and the deadline is 9\.0"
+    ):
+        ask(100, 9.0, load(8_000))
+
+
 def test_the_queue_may_be_filled_to_the_last_token():
     ask(400, 99.0, load(9_600))
     assert refused(Overloaded, 901, 99.0, load(9_600)) == pytest.approx(0.501)

@@ -20,7 +20,7 @@ from ostraka_gateway.rate_limit import RateLimit
 from ostraka_shared.errors import Overloaded
 
 MOST = 2 * LARGE_BODY_BYTES
-MESSAGE = "the queue is 9.0 s long and the deadline 2.0 s"
+MESSAGE = "9.0 s of work are ahead: an answer may take 10.8 s, and the deadline is 2.0 s"
 KEY = {"authorization": "Bearer secret"}
 JSON = {"content-type": "application/json"}
 SYSTEM_ONE = {"detail": {"error_type": "overloaded_error", "message": MESSAGE}}
