@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 from ostraka.children import Child, ControlledChild, ForkFailed
 from ostraka_shared.process_control import adopt_orphans
+from ostraka_shared.zygote import HANDED
 
-SPARE_SILENT_S = 1.0
-"""A spare says its pid within 10 ms. One that does not is given up, and the next one asked for."""
 SILENT_S = 3.0
-"""Forking takes 10 to 40 ms; a loaded zygote of which nothing is heard for so long, once more, is stopped or hangs."""
+"""Forking takes 10 to 40 ms, and a worker's first call as long, or a second where the model is large. A loaded zygote,
+or a spare, of which nothing is heard for so long is stopped or hangs."""
 LOAD_S = 300.0
 """As long as the gateway gives a worker: a large model from a cold disk."""
 MESSAGE_BYTES = 1 << 16
@@ -36,9 +36,13 @@ FEW_DEATHS = 3
 class Zygote(ControlledChild):
     """A child like the others: started, replaced, ended."""
 
+    spare_silent_s: float = SILENT_S
     heard_at: float | None = None
+    asked: int = 0
+    handed: int = 0
+    """Of the forks that were asked for, in their order, so many were handed to a spare."""
     has_failed: bool = False
-    """The fork that was last overdue came to nothing, and none has come since."""
+    """A spare was handed one and said nothing, and none has spoken since."""
 
     def start(self) -> None:
         """Raises OSError where it cannot be started, or its forks could not become this process's children."""
@@ -49,6 +53,7 @@ class Zygote(ControlledChild):
     def hang_up(self) -> None:
         ControlledChild.hang_up(self)
         self.heard_at, self.has_failed = None, False
+        self.asked = self.handed = 0
 
     def fork(self, arguments: Sequence[str], sockets: Sequence[int] = ()) -> "ForkedProcess | None":
         """A child to be, asked for with `arguments`; None where there is nobody to ask. A zygote that has just died is
@@ -60,6 +65,7 @@ class Zygote(ControlledChild):
                 self.restart_at = due
         if not self.is_running or not self.control:
             return None
+        self._listen()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(0.0)
         with theirs:
@@ -69,44 +75,43 @@ class Zygote(ControlledChild):
             except OSError:
                 ours.close()
                 return None
-        return ForkedProcess(self, ours)
+        self.asked += 1
+        return ForkedProcess(self, ours, self.asked)
 
-    def heard(self) -> None:
-        """It takes one request after the other."""
+    def has_forked(self) -> None:
+        """A fork has spoken. It takes one request after the other."""
         self.heard_at, self.has_failed = time.monotonic(), False
 
-    def is_overdue(self, asked_at: float) -> bool:
-        """Whether what was asked for then should have come."""
-        if self.heard_at is None and self._has_loaded():
-            self.heard()
-        begun, patience_s = (self.started, LOAD_S) if self.heard_at is None else (self.heard_at, self._patience_s)
-        return time.monotonic() >= max(begun, asked_at) + patience_s
+    def is_overdue(self, number: int, asked_at: float) -> bool:
+        """Whether the fork that was asked for then, as the `number`th, should have spoken."""
+        self._listen()
+        if self.heard_at is None:
+            return time.monotonic() >= self.started + LOAD_S
+        patience_s = self.spare_silent_s if self.handed >= number else SILENT_S
+        return time.monotonic() >= max(self.heard_at, asked_at) + patience_s
 
-    @property
-    def _patience_s(self) -> float:
-        return SILENT_S if self.has_failed else SPARE_SILENT_S
-
-    def blame(self) -> bool:
-        """For what is overdue: at first its spare, which is stopped or hangs; the next time itself, and then it is
-        killed. Whether another fork may come of it."""
-        may_be_repeated = self.heard_at is not None and not self.has_failed
+    def blame(self, number: int) -> bool:
+        """For one that is overdue: its spare, where it has one and the last one spoke; else the zygote, which is killed
+        then. Whether another fork may come of it."""
+        is_spares = self.handed >= number and not self.has_failed
         self.has_failed = True
-        if not may_be_repeated:
+        if not is_spares:
             self.send(signal.SIGKILL)
-        return may_be_repeated
+        return is_spares
 
-    def _has_loaded(self) -> bool:
-        try:
-            return bool(self.control and self.control.recv(MESSAGE_BYTES))
-        except OSError:
-            return False
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError):  # no more
+            while self.control and (said := self.control.recv(MESSAGE_BYTES)):
+                self.heard_at = time.monotonic()
+                self.handed += said == HANDED
 
 
 class ForkedProcess:
     """As `subprocess.Popen` to its Child. A process of ours from the first moment, known once it has sent its pid."""
 
-    def __init__(self, zygote: Zygote, channel: socket.socket) -> None:
+    def __init__(self, zygote: Zygote, channel: socket.socket, number: int) -> None:
         self._zygote = zygote
+        self._number = number
         self._channel: socket.socket | None = channel
         self._asked_at = time.monotonic()
         self._code: int | None = None
@@ -139,8 +144,9 @@ class ForkedProcess:
         try:
             message = channel.recv(MESSAGE_BYTES)
         except BlockingIOError:
-            if self._zygote.is_overdue(self._asked_at):
-                self._fail("the process that has loaded does not answer", may_be_repeated=self._zygote.blame())
+            if self._zygote.is_overdue(self._number, self._asked_at):
+                may_be_repeated = self._zygote.blame(self._number)
+                self._fail("the process that has loaded does not answer", may_be_repeated=may_be_repeated)
             return
         except ConnectionResetError:  # closed with our settings unread
             message = b""
@@ -150,7 +156,7 @@ class ForkedProcess:
         if "pid" not in report:
             self._fail(report["refused"])
         self.pid = report["pid"]
-        self._zygote.heard()
+        self._zygote.has_forked()
         with contextlib.suppress(OSError):  # it has died already, and is about to be reaped
             channel.send(b"go")
         self._hang_up()

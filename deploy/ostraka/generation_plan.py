@@ -36,6 +36,9 @@ from ostraka_worker.config import WorkerConfig, ZygoteConfig
 GATEWAY_GRACE_SHARE = 0.8
 """Of the grace period: the workers leave after the gateway has, and need a moment too."""
 
+GATEWAY_SPARE_SILENT_S = 1.0
+"""It has nothing to do before it speaks, within 10 ms. One that does not is given up for the next one."""
+
 
 @dataclass(frozen=True)
 class ClusterPlan:
@@ -165,7 +168,8 @@ def _make_gateway_zygote(number: int, cluster: ClusterPlan) -> Zygote:
         )
         return ["-m", "ostraka_gateway.zygote", *to_flags(settings)]
 
-    zygote = Zygote("gateway zygote", command, RestartPolicy(random.random))
+    policy = RestartPolicy(random.random)
+    zygote = Zygote("gateway zygote", command, policy, spare_silent_s=GATEWAY_SPARE_SILENT_S)
     return zygote
 
 

@@ -11,6 +11,7 @@ the zygote; whoever has one ends with the supervisor.
 Forking is safe here because there is one thread, no ZeroMQ context and no lock in anyone's hand: checked at each fork.
 """
 
+import contextlib
 import gc
 import json
 import os
@@ -26,6 +27,8 @@ from ostraka_shared.process_control import count_threads, die_with_parent, give_
 log = structlog.get_logger()
 
 LOADED = b"loaded"
+HANDED = b"handed"
+"""For each channel, in their order: a spare has it, or it was refused. What is silent then is the spare."""
 MESSAGE_BYTES = 1 << 16
 """The longest is a command line, whose paths and endpoints are of a few kilobytes at most; a longer datagram would be
 cut short."""
@@ -75,6 +78,8 @@ class Zygote:
                     self._hand_over(channel)
                 except CannotFork as bad:
                     _refuse(channel, str(bad))
+            with contextlib.suppress(OSError):  # the supervisor hangs up
+                self._control.send(HANDED)
             self._replace_spare()
 
     def _replace_spare(self) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from ostraka import forking
 from ostraka.children import ForkFailed
-from ostraka.forking import FEW_DEATHS, SILENT_S, SPARE_SILENT_S, ForkedProcess, Zygote, reap_strays
+from ostraka.forking import FEW_DEATHS, SILENT_S, ForkedProcess, Zygote, reap_strays
 from ostraka.restarts import RestartPolicy
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_shared.options import to_flags
@@ -77,7 +77,7 @@ class Bench:
         def found() -> psutil.Process | None:
             each: psutil.Process
             for each in psutil.Process().children():
-                if each.name() == "ostraka spare":
+                if each.name() == "ostraka spare" and each.status() != psutil.STATUS_STOPPED:
                     return each
             return None
 
@@ -187,15 +187,13 @@ def test_a_stopped_zygote_is_killed_and_who_waits_is_told(bench: Bench, monkeypa
     bench.fork("w0")
     bench.process.suspend()
     clock.advance(100.0)  # that nothing was asked for is no reason
-    for patience_s, may_be_repeated in ((SPARE_SILENT_S, True), (SILENT_S, False)):
-        assert bench.zygote.reap() is None
-        asked = bench.ask("w1")
-        clock.advance(patience_s - 0.1)
-        assert asked.poll() is None
-        clock.advance(0.1)
-        with pytest.raises(ForkFailed, match="does not answer") as failed:
-            asked.poll()
-        assert failed.value.may_be_repeated == may_be_repeated
+    asked = bench.ask("w1")
+    clock.advance(SILENT_S - 0.1)
+    assert asked.poll() is None
+    clock.advance(0.1)
+    with pytest.raises(ForkFailed, match="does not answer") as failed:
+        asked.poll()
+    assert not failed.value.may_be_repeated
     assert wait_until(bench.zygote.reap) == -signal.SIGKILL
 
 
@@ -203,8 +201,10 @@ def test_a_stopped_spare_is_left_and_the_next_one_asked(bench: Bench, monkeypatc
     clock = FakeClock().install(monkeypatch, forking)
     bench.fork("w0")
     (stopped := bench.spare()).suspend()
+    bench.zygote.spare_silent_s = 1.0
     asked = bench.ask("w1")
-    clock.advance(SPARE_SILENT_S)
+    handed_over(bench)
+    clock.advance(1.0)
     with pytest.raises(ForkFailed) as failed:
         asked.poll()
     assert failed.value.may_be_repeated
@@ -212,6 +212,31 @@ def test_a_stopped_spare_is_left_and_the_next_one_asked(bench: Bench, monkeypatc
     stopped.resume()
     wait_until(lambda: stopped.status() == psutil.STATUS_ZOMBIE)
     assert not bench.zygote.has_failed, "it has forked another since"
+
+
+def test_a_zygote_of_which_one_spare_after_the_other_is_silent_is_killed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock().install(monkeypatch, forking)
+    bench.fork("w0")
+    for may_be_repeated in (True, False):
+        assert bench.zygote.reap() is None
+        bench.spare().suspend()
+        asked = bench.ask("w1")
+        handed_over(bench)
+        clock.advance(SILENT_S)
+        with pytest.raises(ForkFailed) as failed:
+            asked.poll()
+        assert failed.value.may_be_repeated == may_be_repeated
+    assert wait_until(bench.zygote.reap) == -signal.SIGKILL
+
+
+def handed_over(bench: Bench) -> None:
+    def is_so() -> bool:
+        bench.zygote._listen()
+        return bench.zygote.handed == bench.zygote.asked
+
+    wait_until(is_so)
 
 
 def test_a_zygote_that_loads_is_given_longer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +255,7 @@ def test_requests_of_a_whole_machine_do_not_make_the_last_overdue(
     clock = FakeClock().install(monkeypatch, forking)
     asked = [bench.ask(f"w{number}") for number in range(4)]
     for each in asked:
-        clock.advance(SPARE_SILENT_S - 0.1)
+        clock.advance(SILENT_S - 0.1)
         wait_until(lambda each=each: each.poll() or each.pid)
     assert [each.poll() for each in asked] == [None] * 4
 
