@@ -49,6 +49,9 @@ class RawClient:
     def wait(self, timeout_s: float) -> Iterator[Ended]:
         """Whatever answers came; none where none came in that time."""
         for number, _ in self._poll.poll(timeout_s):
+            if number not in self._asked:  # it has rested for so long that the server closed it
+                self._forget(number)
+                continue
             connection, due, sent = self._asked[number]
             received = self._begun.pop(number, b"") + connection.recv(MOST_BYTES)
             if is_whole(received):
@@ -62,6 +65,11 @@ class RawClient:
         for connection in [*self._free, *(each for each, _, _ in self._asked.values())]:
             connection.close()
         self._poll.close()
+
+    def _forget(self, number: int) -> None:
+        rested = next(each for each in self._free if each.fileno() == number)
+        self._free.remove(rested)
+        rested.close()
 
     def _connect(self) -> socket.socket:
         made = socket.create_connection(self._address)

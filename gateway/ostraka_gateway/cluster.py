@@ -132,8 +132,10 @@ class Cluster:
         log.info("worker_joined", worker=hello.worker_id, incarnation=hello.incarnation, pid=hello.pid)
 
     def _relieve(self, worker: Worker) -> None:
-        """Its successor is ready: it answers what it holds, and leaves."""
-        hearing.draining(worker)
+        """Its successor is ready: it answers what it holds, and leaves. One that is silent stays suspect: what it holds
+        is with others already, and is not to be counted on."""
+        if worker.state is not WorkerState.SUSPECT:
+            hearing.draining(worker)
         self.metrics.recycled.inc()
         log.info("worker_relieved", worker=worker.hello.worker_id, pid=worker.hello.pid, held_requests=len(worker.held))
         self._socket.send(worker.identity, Drain())

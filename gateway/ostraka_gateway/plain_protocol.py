@@ -3,6 +3,7 @@
 asks for an upgrade      answered as if it had not, its body with it: nobody here speaks anything else
 closes its sending side  with its request: answered, and the connection closed; later: it has given up
 reads no answers         cut off (`unread_answers`)
+asks to close, and sends its body on when it is refused    read on, for nobody, as one that keeps its connection is
 """
 
 import asyncio
@@ -23,6 +24,8 @@ class PlainProtocol(HttpToolsProtocol):
     read_timeout_s: ClassVar[float]
     _unread: UnreadAnswers
     _asks_upgrade: bool = False
+    _is_answered_early: bool = False
+    """With an answer that is the last, before all of its request has come."""
     _arrived: float = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -78,12 +81,23 @@ class PlainProtocol(HttpToolsProtocol):
         if not self._asks_upgrade:
             super().on_headers_complete()
             if self.scope["method"] != "HEAD":
-                self.cycle.transport = WholeAnswer(self.transport)
+                self.cycle.transport = WholeAnswer(self.transport, self._close_answered)
 
     def on_message_complete(self) -> None:
         if not self._asks_upgrade:
             super().on_message_complete()
             self._arrived = self.loop.time()
+            if self._is_answered_early:
+                self.transport.close()
+
+    def _close_answered(self) -> None:
+        """Closed while more comes, the system would send a reset, which takes the answer from a client that sends all
+        before it reads. What still comes has as long as it had anyway."""
+        if self.cycle.response_complete and self.cycle.more_body:
+            self._is_answered_early = True
+            self.transport.write_eof()
+        else:
+            self.transport.close()
 
     def pause_writing(self) -> None:
         self._unread.watch()

@@ -115,8 +115,9 @@ def test_the_raw_client_keeps_its_connections_and_reads_answers_that_come_in_pie
         assert sorted((each.due, each.status) for each in ended) == [(201, 201), (202, 202)]
         client.send(b"203", due=0.0)
         assert (client.in_flight, servers[1].recv(10)) == (1, b"203"), "the one that was free last"
-        for server in servers:
-            server.close()
+        servers[0].close()
+        assert (list(client.wait(5.0)), client.in_flight) == ([], 1), "the other one rested"
+        servers[1].close()
         with pytest.raises(ConnectionError):
             list(client.wait(5.0))
 

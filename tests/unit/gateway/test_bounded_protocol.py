@@ -27,6 +27,9 @@ class Transport:
     def write(self, sent):
         self.written += sent
 
+    def write_eof(self):
+        self.written += b"EOF"
+
     def close(self):
         self.ended = self.ended or "closed"
 
@@ -271,3 +274,41 @@ async def test_a_trailer_is_no_header(protocol, asked):
     await until(lambda: asked and not protocol.tasks)
     assert (asked, status_of(protocol)) == (["/x hi"], 200)
     assert protocol.scope["headers"] == [(b"host", b"a"), (b"transfer-encoding", b"chunked")]
+
+
+@pytest.fixture
+async def refusing():
+    """Answers without a look at the body."""
+
+    async def app(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    made = protocol_for(10, 100)(
+        Config(app, lifespan="off", log_config=None), ServerState(), {}, asyncio.get_running_loop()
+    )
+    made.connection_made(Transport())
+    yield made
+    if made.parser is not None:
+        made.connection_lost(None)
+
+
+LARGE = b"POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 9\r\n\r\n"
+
+
+async def test_who_asks_to_close_and_is_refused_early_may_send_all_before_it_reads(refusing):
+    refusing.data_received(LARGE)
+    await asyncio.gather(*refusing.tasks)
+    assert refusing.transport.written.endswith(b"\r\n\r\nEOF")
+    refusing.data_received(b"x" * 8)
+    assert refusing.transport.ended == ""
+    refusing.data_received(b"x")
+    assert refusing.transport.ended == "closed"
+
+
+async def test_what_goes_on_arriving_for_nobody_is_cut_off_at_the_read_timeout(refusing):
+    refusing.data_received(LARGE)
+    await asyncio.gather(*refusing.tasks)
+    assert refusing._arrival.is_running
+    refusing._on_late()
+    assert refusing.transport.ended == "closed"

@@ -215,3 +215,16 @@ class ClusterMachine(RuleBasedStateMachine):
 TestClusterMachine = ClusterMachine.TestCase
 # Not shrunk: what a worker does follows from a seed, so that shorter is not simpler, and it would take minutes.
 TestClusterMachine.settings = settings(stateful_step_count=50, phases=[Phase.reuse, Phase.generate])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_silent_worker_whose_successor_is_ready_is_still_not_counted_on(seed):
+    machine = ClusterMachine()
+    machine.begin(seed=seed)
+    machine.burst(size=9)
+    machine.hang()
+    machine.time_passes(beats=3)
+    suspect = next(worker.hello.worker_id for worker in machine.roster if worker.state is WorkerState.SUSPECT)
+    machine.replace(name=suspect, is_ready=True, is_beside=True)
+    machine.every_open_request_waits_or_is_held()
+    machine.teardown()

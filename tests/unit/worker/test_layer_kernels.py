@@ -1,13 +1,14 @@
-"""The 8-bit layers between two attentions, against the same written out in numpy; and a row's bits in any company."""
+"""The layers between two attentions, in float and in 8 bits, against the same written out in numpy; and a row's bits in any
+company."""
 
 import numpy as np
 import onnxruntime as ort
 import pytest
 from onnx import NodeProto, helper
 
-from ostraka_worker.build.kernel_graphs import DOMAIN
+from ostraka_worker.build.kernel_graphs import DOMAIN, WHOLE_KINDS
 from ostraka_worker.build.linears import quantise
-from ostraka_worker.build.tiled_weights import in_tiles, in_turn
+from ostraka_worker.build.panels import in_panels, in_tiles, in_turn
 from ostraka_worker.kernels import LIBRARY, usable_kinds
 
 # Widths that are no multiple of a tile's 64 among them.
@@ -16,7 +17,14 @@ QUERY, KEY = HEADS * DIMS, KV_HEADS * DIMS
 EPSILON = 1e-5
 Arrays = dict[str, np.ndarray]
 
-pytestmark = pytest.mark.skipif("amx" not in usable_kinds(), reason="no AMX here, or no kernels")
+KEPT = {"fp32": np.float32, "int8": np.uint16}
+
+
+@pytest.fixture(params=WHOLE_KINDS, scope="module")
+def precision(request: pytest.FixtureRequest) -> str:
+    if WHOLE_KINDS[request.param] not in usable_kinds():
+        pytest.skip("no such instructions here, or no kernels")
+    return str(request.param)
 
 
 def make_session(node: NodeProto, inputs: Arrays, outputs: dict[str, type]) -> ort.InferenceSession:
@@ -41,8 +49,8 @@ def random_rows(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
 
 
-EIGHT_BITS = {
-    name: quantise(random_rows(seed, *shape) / 8)
+FLOATS = {
+    name: random_rows(seed, *shape) / 8
     for seed, (name, shape) in enumerate(
         {
             "qkv": (QUERY + 2 * KEY, HIDDEN),
@@ -53,10 +61,13 @@ EIGHT_BITS = {
         }.items()
     )
 }
+EIGHT_BITS = {name: quantise(weight) for name, weight in FLOATS.items()}
 
 
-def product(rows: np.ndarray, name: str) -> np.ndarray:
-    """Rows rounded to 8 bits, each with its own scale; then exact."""
+def product(rows: np.ndarray, name: str, precision: str) -> np.ndarray:
+    """In 8 bits: rows rounded, each with its own scale; then exact."""
+    if precision == "fp32":
+        return rows @ FLOATS[name].T.astype(np.float64)
     weight, scale = EIGHT_BITS[name]
     largest = np.abs(rows).max(axis=1, keepdims=True)
     factor = np.divide(127, largest, out=np.zeros_like(largest), where=largest > 0)
@@ -64,17 +75,26 @@ def product(rows: np.ndarray, name: str) -> np.ndarray:
     return (whole @ weight.T.astype(np.int64)) * (largest / 127).astype(np.float64) * scale
 
 
+def weights(precision: str, name: str, *parts: str) -> Arrays:
+    """As the operators read them; of two parts, in turn."""
+    if precision == "fp32":
+        floats = in_turn(*(FLOATS[part] for part in parts)) if parts else FLOATS[name]
+        return {name: in_panels(floats)}
+    rounded = [EIGHT_BITS[part] for part in parts]
+    both = [in_turn(*each) for each in zip(*rounded, strict=True)] if parts else EIGHT_BITS[name]
+    return {name: in_tiles(both[0]), f"{name}_scale": both[1]}
+
+
 def normalised(rows: np.ndarray, gain: np.ndarray) -> np.ndarray:
     return (rows / np.sqrt((rows.astype(np.float64) ** 2).mean(-1, keepdims=True) + EPSILON) * gain).astype(np.float32)
 
 
-def heads_inputs(rows: int, *, norms: bool) -> Arrays:
+def heads_inputs(precision: str, rows: int, *, norms: bool) -> Arrays:
     angles = np.outer(np.arange(CONTEXT), 100.0 ** -np.linspace(0, 1, DIMS // 2))
     return {
         "normed": random_rows(rows, rows, HIDDEN),
         "positions": np.random.default_rng(rows).integers(0, CONTEXT, (rows, 1)),
-        "tiles": in_tiles(EIGHT_BITS["qkv"][0]),
-        "scales": EIGHT_BITS["qkv"][1],
+        **weights(precision, "qkv"),
         "bias": random_rows(3, QUERY + 2 * KEY),
         "gains": random_rows(4, HEADS + KV_HEADS if norms else 0, DIMS),
         "cosines": np.cos(angles).astype(np.float32),
@@ -82,8 +102,8 @@ def heads_inputs(rows: int, *, norms: bool) -> Arrays:
     }
 
 
-def expected_heads(given: Arrays) -> list[np.ndarray]:
-    mixed = (product(given["normed"], "qkv") + given["bias"]).astype(np.float32)
+def expected_heads(precision: str, given: Arrays) -> list[np.ndarray]:
+    mixed = (product(given["normed"], "qkv", precision) + given["bias"]).astype(np.float32)
     turned = mixed[:, : QUERY + KEY].reshape(len(mixed), HEADS + KV_HEADS, DIMS)
     if len(given["gains"]):
         turned = normalised(turned, given["gains"])
@@ -94,84 +114,88 @@ def expected_heads(given: Arrays) -> list[np.ndarray]:
     return [turned[:, :QUERY], turned[:, QUERY:], mixed[:, QUERY + KEY :]]
 
 
-def feed_inputs(rows: int) -> Arrays:
-    wide = [in_turn(EIGHT_BITS["gate"][part], EIGHT_BITS["up"][part]) for part in (0, 1)]
+def feed_inputs(precision: str, rows: int) -> Arrays:
     return {
         "attended": random_rows(rows, rows, QUERY),
         "before": random_rows(rows + 1, rows, HIDDEN),
-        "out": in_tiles(EIGHT_BITS["out"][0]),
-        "out_scale": EIGHT_BITS["out"][1],
+        **weights(precision, "out"),
         "gain": random_rows(5, HIDDEN),
-        "wide": in_tiles(wide[0]),
-        "wide_scale": wide[1],
-        "down": in_tiles(EIGHT_BITS["down"][0]),
-        "down_scale": EIGHT_BITS["down"][1],
+        **weights(precision, "wide", "gate", "up"),
+        **weights(precision, "down"),
         "next_gain": random_rows(6, HIDDEN),
     }
 
 
-def expected_feed(given: Arrays) -> list[np.ndarray]:
-    residual = (given["before"] + product(given["attended"], "out")).astype(np.float32)
+def expected_feed(precision: str, given: Arrays) -> list[np.ndarray]:
+    residual = (given["before"] + product(given["attended"], "out", precision)).astype(np.float32)
     normed = normalised(residual, given["gain"])
-    gate = product(normed, "gate")
-    gated = (gate / (1 + np.exp(-gate)) * product(normed, "up")).astype(np.float32)
-    residual = (residual + product(gated, "down")).astype(np.float32)
+    gate = product(normed, "gate", precision)
+    gated = (gate / (1 + np.exp(-gate)) * product(normed, "up", precision)).astype(np.float32)
+    residual = (residual + product(gated, "down", precision)).astype(np.float32)
     return [normalised(residual, given["next_gain"]), residual]
 
 
 @pytest.fixture(scope="module")
-def heads() -> ort.InferenceSession:
-    inputs = heads_inputs(1, norms=False)
+def heads(precision: str) -> ort.InferenceSession:
+    inputs = heads_inputs(precision, 1, norms=False)
     numbers = {"heads": HEADS, "kv_heads": KV_HEADS, "epsilon": EPSILON}
-    node = helper.make_node("Int8Heads", list(inputs), ["query", "key", "value"], domain=DOMAIN, **numbers)
-    return make_session(node, inputs, {"query": np.float32, "key": np.uint16, "value": np.uint16})
+    node = helper.make_node(
+        f"{precision.capitalize()}Heads", list(inputs), ["query", "key", "value"], domain=DOMAIN, **numbers
+    )
+    return make_session(node, inputs, {"query": np.float32, "key": KEPT[precision], "value": KEPT[precision]})
 
 
 @pytest.fixture(scope="module")
-def feed() -> ort.InferenceSession:
-    inputs = feed_inputs(1)
-    node = helper.make_node("Int8FeedForward", list(inputs), ["normed", "residual"], domain=DOMAIN, epsilon=EPSILON)
+def feed(precision: str) -> ort.InferenceSession:
+    inputs = feed_inputs(precision, 1)
+    kind = f"{precision.capitalize()}FeedForward"
+    node = helper.make_node(kind, list(inputs), ["normed", "residual"], domain=DOMAIN, epsilon=EPSILON)
     return make_session(node, inputs, {"normed": np.float32, "residual": np.float32})
 
 
-def from_bfloat16(rows: np.ndarray) -> np.ndarray:
-    return (rows.astype(np.uint32) << 16).view(np.float32)
+def as_floats(kept: np.ndarray) -> np.ndarray:
+    return (kept.astype(np.uint32) << 16).view(np.float32) if kept.dtype == np.uint16 else kept
 
 
 @pytest.mark.parametrize("norms", [False, True])
 @pytest.mark.parametrize("rows", [1, 16, 17, 40, 300])
-def test_heads_are_mixed_normalised_and_turned(heads: ort.InferenceSession, rows: int, norms: bool) -> None:
-    given = heads_inputs(rows, norms=norms)
+def test_heads_are_mixed_normalised_and_turned(
+    precision: str, heads: ort.InferenceSession, rows: int, norms: bool
+) -> None:
+    given = heads_inputs(precision, rows, norms=norms)
     query, key, value = heads.run(None, given)
-    expected = expected_heads(given)
+    expected = expected_heads(precision, given)
+    rounding = 2**-8 if precision == "int8" else 1e-5
     np.testing.assert_allclose(query, expected[0], atol=1e-4, rtol=1e-4)
     for ours, wanted in ((key, expected[1]), (value, expected[2])):
-        np.testing.assert_allclose(from_bfloat16(ours), wanted, atol=1e-3, rtol=2**-8)
+        np.testing.assert_allclose(as_floats(ours), wanted, atol=rounding / 4, rtol=rounding)
 
 
 @pytest.mark.parametrize("rows", [1, 16, 17, 40, 300])
-def test_the_feed_forward_half_agrees(feed: ort.InferenceSession, rows: int) -> None:
+def test_the_feed_forward_half_agrees(precision: str, feed: ort.InferenceSession, rows: int) -> None:
     """A rounding to 8 bits that falls to the other side, after sums in another order, moves a value by a hundredth."""
-    given = feed_inputs(rows)
-    for ours, wanted in zip(feed.run(None, given), expected_feed(given), strict=True):
-        assert np.abs(ours - wanted).max() < 0.05 * np.abs(wanted).max()
+    given = feed_inputs(precision, rows)
+    for ours, wanted in zip(feed.run(None, given), expected_feed(precision, given), strict=True):
+        assert np.abs(ours - wanted).max() < (0.05 if precision == "int8" else 1e-5) * np.abs(wanted).max()
         assert np.median(np.abs(ours - wanted)) < 1e-5
 
 
-def test_a_row_has_the_same_bits_in_any_company(heads: ort.InferenceSession, feed: ort.InferenceSession) -> None:
+def test_a_row_has_the_same_bits_in_any_company(
+    precision: str, heads: ort.InferenceSession, feed: ort.InferenceSession
+) -> None:
     for session, given, by_row in (
-        (heads, heads_inputs(300, norms=True), ("normed", "positions")),
-        (feed, feed_inputs(300), ("attended", "before")),
+        (heads, heads_inputs(precision, 300, norms=True), ("normed", "positions")),
+        (feed, feed_inputs(precision, 300), ("attended", "before")),
     ):
         together = session.run(None, given)
-        for first, count in ((0, 1), (5, 15), (100, 16), (37, 20), (7, 33), (250, 50), (20, 257)):
+        for first, count in ((0, 1), (5, 15), (100, 16), (37, 20), (7, 33), (250, 50), (20, 257), (9, 14), (60, 29)):
             alone = session.run(None, given | {name: given[name][first : first + count] for name in by_row})
             for ours, expected in zip(alone, together, strict=True):
                 assert ours.tobytes() == expected[first : first + count].tobytes()
 
 
-def test_rows_of_zeros_and_of_tiny_numbers_stay_numbers(feed: ort.InferenceSession) -> None:
-    given = feed_inputs(3)
+def test_rows_of_zeros_and_of_tiny_numbers_stay_numbers(precision: str, feed: ort.InferenceSession) -> None:
+    given = feed_inputs(precision, 3)
     given["attended"][0], given["attended"][1] = 0, 1e-42
     given["before"][:2] = 0
     for ours in feed.run(None, given):
@@ -179,8 +203,8 @@ def test_rows_of_zeros_and_of_tiny_numbers_stay_numbers(feed: ort.InferenceSessi
         assert not ours[0].any()
 
 
-def test_what_is_no_number_does_not_become_one(feed: ort.InferenceSession) -> None:
-    given = feed_inputs(2)
+def test_what_is_no_number_does_not_become_one(precision: str, feed: ort.InferenceSession) -> None:
+    given = feed_inputs(precision, 2)
     given["before"][0, 3] = np.nan
     normed, residual = feed.run(None, given)
     assert np.isnan(normed[0]).all()
@@ -189,28 +213,30 @@ def test_what_is_no_number_does_not_become_one(feed: ort.InferenceSession) -> No
 
 
 @pytest.mark.parametrize("position", [-1, CONTEXT])
-def test_a_position_outside_of_the_context_is_refused(heads: ort.InferenceSession, position: int) -> None:
-    given = heads_inputs(4, norms=False)
+def test_a_position_outside_of_the_context_is_refused(
+    precision: str, heads: ort.InferenceSession, position: int
+) -> None:
+    given = heads_inputs(precision, 4, norms=False)
     given["positions"][2] = position
     with pytest.raises(Exception, match="a position is outside of the context"):
         heads.run(None, given)
 
 
-@pytest.mark.parametrize("name", ["positions", "tiles", "scales", "bias", "cosines", "sines"])
-def test_heads_whose_shapes_do_not_fit_are_refused(heads: ort.InferenceSession, name: str) -> None:
-    given = heads_inputs(4, norms=False)
-    with pytest.raises(Exception, match="shapes do not fit"):
-        heads.run(None, given | {name: given[name][:-1]})
+def test_heads_whose_shapes_do_not_fit_are_refused(precision: str, heads: ort.InferenceSession) -> None:
+    given = heads_inputs(precision, 4, norms=False)
+    for name in given.keys() - {"gains"}:
+        with pytest.raises(Exception, match="shapes do not fit"):
+            heads.run(None, given | {name: given[name][:-1]})
 
 
-@pytest.mark.parametrize("name", sorted(feed_inputs(1)))
-def test_a_feed_forward_half_whose_shapes_do_not_fit_is_refused(feed: ort.InferenceSession, name: str) -> None:
-    given = feed_inputs(4)
-    with pytest.raises(Exception, match="shapes do not fit"):
-        feed.run(None, given | {name: given[name][:-1]})
+def test_a_feed_forward_half_whose_shapes_do_not_fit_is_refused(precision: str, feed: ort.InferenceSession) -> None:
+    given = feed_inputs(precision, 4)
+    for name in given:
+        with pytest.raises(Exception, match="shapes do not fit"):
+            feed.run(None, given | {name: given[name][:-1]})
 
 
-def test_three_axes_are_refused(feed: ort.InferenceSession) -> None:
-    given = feed_inputs(4)
+def test_three_axes_are_refused(precision: str, feed: ort.InferenceSession) -> None:
+    given = feed_inputs(precision, 4)
     with pytest.raises(Exception, match="one axis or two"):
         feed.run(None, given | {"attended": given["attended"][None]})

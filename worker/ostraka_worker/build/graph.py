@@ -17,8 +17,8 @@ from ostraka_worker.build.kernel_graphs import (
     NO_BIAS,
     NO_HEAD_NORMS,
     Layer,
-    is_tiled,
     kinds_for,
+    own_layers,
     with_kernels,
 )
 from ostraka_worker.build.linears import Fp32Linears, Int8Linears, Linears
@@ -34,23 +34,23 @@ def write_graph(
     config = checkpoint.config
     progress.begin(f"writing the {precision} graph", config.layers, " layers")
     data_path = folder / WEIGHTS_FILE
-    tiled = is_tiled(config, precision)
+    own = own_layers(config, precision)
     with data_path.open("wb") as data:
         nodes = NodeWriter(data, data_path)
-        writer = _DecoderWriter(checkpoint, nodes, _linears(precision, nodes, tiled=tiled))
+        writer = _DecoderWriter(checkpoint, nodes, _linears(precision, nodes, own=bool(own)))
         layers = writer.write(answer_token_ids, progress)
-        if tiled:
+        if own:
             writer.write_absent()
     model = nodes.model(_inputs(config), _outputs(config))
     graph = folder / GRAPH_FILE
     graph.write_bytes(model.SerializeToString())
     for kind in kinds_for(config, precision):
-        variant = with_kernels(model, nodes.kernel_tensors, layers, config, kind)
+        variant = with_kernels(model, nodes.kernel_tensors, layers, config, kind, precision if kind == own else "")
         graph_for(graph, kind).write_bytes(variant.SerializeToString())
 
 
-def _linears(precision: str, nodes: NodeWriter, *, tiled: bool) -> Linears:
-    return Int8Linears(nodes, tiled=tiled) if precision == "int8" else Fp32Linears(nodes)
+def _linears(precision: str, nodes: NodeWriter, *, own: bool) -> Linears:
+    return Int8Linears(nodes, tiled=own) if precision == "int8" else Fp32Linears(nodes, panelled=own)
 
 
 def _inputs(config: Config) -> list[onnx.ValueInfoProto]:

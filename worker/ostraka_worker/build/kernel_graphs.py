@@ -11,7 +11,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper
 
 from ostraka_worker.build.decoder import Config
-from ostraka_worker.build.tiled_weights import PANEL
+from ostraka_worker.build.panels import PANEL
 
 DOMAIN = "ostraka"
 FIELDS = 5
@@ -20,6 +20,10 @@ LEAST_DIMS, MOST_DIMS = 32, 256
 """A head's width is a multiple of the one and at most the other."""
 PRECISION_KINDS = {"fp32": ("avx512",), "int8": ("avx512", "amx")}
 """amx rounds keys, values and odds to bfloat16: 2 to 5 times as fast, and less of an error than int8's own."""
+WHOLE_KINDS = {"fp32": "avx512", "int8": "amx"}
+"""The kind whose layers are our own as a whole, where they fit."""
+WEIGHTS = {"fp32": ("panels",), "int8": ("tiles", "scale")}
+"""What follows a layer's name in those of its weights."""
 NO_BIAS, NO_HEAD_NORMS = "no_bias", "no_head_norms"
 """What the kernels are given in place of a weight that an architecture does not have."""
 
@@ -45,29 +49,39 @@ def kinds_for(config: Config, precision: str) -> tuple[str, ...]:
     return PRECISION_KINDS[precision] if fits else ()
 
 
-def is_tiled(config: Config, precision: str) -> bool:
-    """Whether its layers fit our own products of 8 bits, which the amx variant then uses for all of them."""
-    fits = config.hidden % PANEL == 0 and config.feed_forward % PANEL == 0
-    return fits and "amx" in kinds_for(config, precision) and precision == "int8"
+def own_layers(config: Config, precision: str) -> str:
+    """The kind whose variant has all of its layers from us; empty: they do not fit our own products."""
+    fits = config.hidden % PANEL == 0 and config.feed_forward % PANEL == 0 and kinds_for(config, precision)
+    return WHOLE_KINDS[precision] if fits else ""
 
 
 def with_kernels(
-    model: onnx.ModelProto, own: Sequence[TensorProto], layers: Sequence[Layer], config: Config, kind: str
+    model: onnx.ModelProto,
+    own: Sequence[TensorProto],
+    layers: Sequence[Layer],
+    config: Config,
+    kind: str,
+    precision: str,
 ) -> onnx.ModelProto:
     """Its inputs: token_ids, positions and last as in the model; lines, FIELDS numbers each; past_*. Its outputs are
-    the model's, in their order. `own`: weights for the kernels alone, if the layers fit them."""
+    the model's, in their order. `own`: weights for the kernels alone. `precision`: of our own layers; empty: the layers
+    are the model's."""
     graph = model.graph
-    whole = bool(own) and kind == "amx"
     replaced: dict[str, list[NodeProto]] = {}
     for index, layer in enumerate(layers):
         attend = _attend(layer, index, config, kind)
-        if whole:
-            replaced[layer.query] = [_heads(layer, index, config)]
+        if precision:
+            replaced[layer.query] = [_heads(layer, index, config, precision)]
             replaced[layer.attended] = [attend]
-            replaced[layer.next_normed] = [_feed_forward(layer, index, config)]
+            replaced[layer.next_normed] = [_feed_forward(layer, index, config, precision)]
         else:
             replaced[layer.attended] = [*_rounded(layer, kind), attend]
-    nodes = [new for node in graph.node for new in replaced.get(node.output[0], [node])]
+    ours = {name for made in replaced.values() for node in made for name in node.output}
+    nodes = [
+        new
+        for node in graph.node
+        for new in replaced.get(node.output[0], [] if ours.intersection(node.output) else [node])
+    ]
     outputs = [_typed(each, kind) if index else each for index, each in enumerate(graph.output)]
     nodes = reachable(nodes, [each.name for each in outputs])
     used = {name for node in nodes for name in node.input}
@@ -89,14 +103,19 @@ def reachable(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> list[NodePr
 
 
 def _rounded(layer: Layer, kind: str) -> list[NodeProto]:
-    names = (layer.key, layer.value) if kind == "amx" else ()
-    return [helper.make_node("ToBf16", [name], [f"kept_{name}"], domain=DOMAIN) for name in names]
+    names = (layer.key, layer.value)
+    rounded = zip(names, _kept(names, kind), strict=True) if kind == "amx" else ()
+    return [helper.make_node("ToBf16", [name], [kept], domain=DOMAIN) for name, kept in rounded]
+
+
+def _kept(names: Iterable[str], kind: str) -> list[str]:
+    """What is kept of these rows, in the kernels' own type."""
+    return [f"kept_{name}" if kind == "amx" else name for name in names]
 
 
 def _attend(layer: Layer, index: int, config: Config, kind: str) -> NodeProto:
-    operator, rows = "LineAttention", [layer.key, layer.value]
-    if kind == "amx":
-        operator, rows = "LineAttentionBf16", [f"kept_{name}" for name in rows]
+    operator = "LineAttentionBf16" if kind == "amx" else "LineAttention"
+    rows = _kept((layer.key, layer.value), kind)
     inputs = [layer.query, *rows, f"past_key_{index}", f"past_value_{index}", "lines"]
     return _with_heads(helper.make_node(operator, inputs, [layer.attended], domain=DOMAIN), config)
 
@@ -107,24 +126,29 @@ def _with_heads(node: NodeProto, config: Config) -> NodeProto:
     return node
 
 
-def _heads(layer: Layer, index: int, config: Config) -> NodeProto:
+def _heads(layer: Layer, index: int, config: Config, precision: str) -> NodeProto:
     bias = f"qkv_{index}_bias" if config.has_biases else NO_BIAS
     gains = f"head_norm_{index}" if config.has_head_norms else NO_HEAD_NORMS
-    weights = [f"qkv_{index}_tiles", f"qkv_{index}_scale", bias, gains, "cosines", "sines"]
-    outputs = [layer.query, f"kept_{layer.key}", f"kept_{layer.value}"]
-    inputs = [layer.normed, "positions", *weights]
-    node = helper.make_node("Int8Heads", inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon)
-    return _with_heads(node, config)
+    inputs = [layer.normed, "positions", *_weights(f"qkv_{index}", precision), bias, gains, "cosines", "sines"]
+    outputs = [layer.query, *_kept((layer.key, layer.value), WHOLE_KINDS[precision])]
+    kind = f"{precision.capitalize()}Heads"
+    return _with_heads(helper.make_node(kind, inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon), config)
 
 
-def _feed_forward(layer: Layer, index: int, config: Config) -> NodeProto:
-    def weights(name: str) -> list[str]:
-        return [f"{name}_tiles", f"{name}_scale"]
-
-    inputs = [layer.selected, layer.residual, *weights(f"out_{index}"), f"ffn_norm_{index}"]
-    inputs += [*weights(f"ffn_{index}_wide"), *weights(f"ffn_{index}_down"), f"norm_{index + 1}"]
+def _feed_forward(layer: Layer, index: int, config: Config, precision: str) -> NodeProto:
+    inputs = [layer.selected, layer.residual, *_weights(f"out_{index}", precision), f"ffn_norm_{index}"]
+    inputs += [
+        *_weights(f"ffn_{index}_wide", precision),
+        *_weights(f"ffn_{index}_down", precision),
+        f"norm_{index + 1}",
+    ]
     outputs = [layer.next_normed, layer.next_residual]
-    return helper.make_node("Int8FeedForward", inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon)
+    kind = f"{precision.capitalize()}FeedForward"
+    return helper.make_node(kind, inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon)
+
+
+def _weights(name: str, precision: str) -> list[str]:
+    return [f"{name}_{part}" for part in WEIGHTS[precision]]
 
 
 def _lines() -> onnx.ValueInfoProto:

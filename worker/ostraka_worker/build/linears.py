@@ -6,7 +6,7 @@ import numpy as np
 
 from ostraka_worker.build.decoder import Tensor
 from ostraka_worker.build.nodes import MICROSOFT, NodeWriter
-from ostraka_worker.build.tiled_weights import Int8s, in_tiles, in_turn
+from ostraka_worker.build.panels import Int8s, in_panels, in_tiles, in_turn
 
 
 class Linears(Protocol):
@@ -19,16 +19,30 @@ class Linears(Protocol):
 
 
 class Fp32Linears:
-    def __init__(self, nodes: NodeWriter) -> None:
+    """`panelled`: the weights are written a second time, as our own kernels read them (kernel_graphs.py has the names).
+
+    Once would do, if the runtime turned them for its operators while it loads: with the embedded model that took 870 MB
+    at most, not 290, and 0.5 s more. Read as the runtime wants them, our products took twice as long.
+    """
+
+    def __init__(self, nodes: NodeWriter, *, panelled: bool = False) -> None:
         self._nodes = nodes
+        self._panelled = panelled
 
     def linear(self, x: str, name: str, weight: Tensor, bias: Tensor | None = None) -> str:
-        return _biased(self._nodes, self._nodes.op("MatMul", x, self._nodes.weight(name, weight.T)), name, bias)
+        if self._panelled:
+            self._nodes.kernel_weight(f"{name}_panels", in_panels(weight))
+        return _biased(self._nodes, self._multiply(x, name, weight), name, bias)
 
     def feed_forward(self, x: str, name: str, gate: Tensor, up: Tensor, down: Tensor) -> str:
-        gated = silu(self._nodes, self.linear(x, f"{name}_gate", gate))
-        raised = self.linear(x, f"{name}_up", up)
+        if self._panelled:
+            self._nodes.kernel_weight(f"{name}_wide_panels", in_panels(in_turn(gate, up)))
+        gated = silu(self._nodes, self._multiply(x, f"{name}_gate", gate))
+        raised = self._multiply(x, f"{name}_up", up)
         return self.linear(self._nodes.op("Mul", gated, raised), f"{name}_down", down)
+
+    def _multiply(self, x: str, name: str, weight: Tensor) -> str:
+        return self._nodes.op("MatMul", x, self._nodes.weight(name, weight.T))
 
 
 class Int8Linears:

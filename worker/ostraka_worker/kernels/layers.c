@@ -1,5 +1,4 @@
 #include "layers.h"
-#include "attention.h"
 #include "room.h"
 #include "vectors.h"
 
@@ -56,14 +55,26 @@ static void part_row(const Heads *heads, int64_t row, float *mixed) {
     }
     for (int dim = 0; dim < query; dim += 16)
         _mm512_storeu_ps(heads->query + row * query + dim, _mm512_loadu_ps(mixed + dim));
-    round_to_bf16(mixed + query, heads->key + row * key, key);
-    round_to_bf16(mixed + query + key, heads->value + row * key, key);
+    const Linears *linears = heads->linears;
+    const size_t kept = (size_t)(row * key) * linears->kept_bytes;
+    linears->keep(mixed + query, (char *)heads->key + kept, key);
+    linears->keep(mixed + query + key, (char *)heads->value + kept, key);
 }
 
-/* Lays out the memory of `rows` rounded rows at `at`; returns where it ends. */
-static char *lay_rounded(Rounded *rounded, int64_t rows, int inner, char *at) {
-    *rounded = (Rounded){at, (float *)(at + rounded_bytes(rows, inner)), rows, inner};
-    return at + rounded_bytes(rows, inner) + aligned(rows * sizeof(float));
+/* Lays out the memory of `rows` rows at `at`; returns where it ends. */
+static char *lay_out(const Linears *linears, Laid *laid, int64_t rows, int inner, char *at) {
+    const size_t bytes = aligned(linears->laid_bytes(rows, inner));
+    *laid = (Laid){at, (float *)(at + bytes), rows, inner};
+    return at + bytes + aligned(rows * sizeof(float));
+}
+
+/* Puts the parts of a product's row side by side. */
+static void take_row(const float *strips, int64_t rows, int64_t row, int width, float *to) {
+    const float *from = strips + row * PANEL;
+    for (int first = 0; first < width; first += PANEL, from += strip_floats(rows)) {
+        _mm512_storeu_ps(to + first, _mm512_loadu_ps(from));
+        _mm512_storeu_ps(to + first + 16, _mm512_loadu_ps(from + 16));
+    }
 }
 
 const char *make_heads(const Heads *heads) {
@@ -72,67 +83,69 @@ const char *make_heads(const Heads *heads) {
     for (int64_t row = 0; row < heads->rows; row++)
         if (heads->positions[row] < 0 || heads->positions[row] >= heads->contexts)
             return "a position is outside of the context";
-    Rounded rounded;
-    const size_t bytes = (size_t)lay_rounded(&rounded, most_rows, inner, NULL);
+    const Linears *linears = heads->linears;
+    Laid laid;
+    const size_t bytes = (size_t)lay_out(linears, &laid, most_rows, inner, NULL);
     const int64_t mixed_floats = strip_floats(most_rows) * (outer / PANEL);
     char *room = make_room(bytes + (mixed_floats + outer) * sizeof(float));
     if (!room)
         return "out of memory";
-    float *mixed = (float *)lay_rounded(&rounded, most_rows, inner, room), *row_floats = mixed + mixed_floats;
-    begin_tiles();
+    float *mixed = (float *)lay_out(linears, &laid, most_rows, inner, room), *row_floats = mixed + mixed_floats;
+    linears->begin();
     for (int64_t first = 0; first < heads->rows; first += MOST_ROWS) {
-        rounded.rows = least(heads->rows - first, MOST_ROWS);
-        for (int64_t row = 0; row < rounded.rows; row++)
-            round_row(&rounded, row, heads->normed + (first + row) * inner);
-        multiply(&(Product){&heads->weights, &rounded, finish_plain, mixed});
-        for (int64_t row = 0; row < rounded.rows; row++) {
-            take_row(mixed, rounded.rows, row, outer, row_floats);
+        laid.rows = least(heads->rows - first, MOST_ROWS);
+        for (int64_t row = 0; row < laid.rows; row++)
+            linears->lay_row(&laid, row, heads->normed + (first + row) * inner);
+        linears->multiply(&(Product){&heads->weights, &laid, 0, mixed});
+        for (int64_t row = 0; row < laid.rows; row++) {
+            take_row(mixed, laid.rows, row, outer, row_floats);
             part_row(heads, first + row, row_floats);
         }
     }
-    end_tiles();
+    linears->end();
     return NULL;
 }
 
 typedef struct {
-    Rounded attended, normed, inner;
+    Laid attended, normed, inner;
     float *strips, *row;
 } Between;
 
 static size_t lay_between(Between *between, const FeedForward *layer, char *at) {
     const int64_t rows = least(layer->rows, MOST_ROWS);
     const int hidden = layer->out.outer, wide = layer->down.inner, widest = most(hidden, wide);
-    char *end = lay_rounded(&between->attended, rows, most(layer->out.inner, hidden), at);
+    char *end = lay_out(layer->linears, &between->attended, rows, most(layer->out.inner, hidden), at);
     between->attended.inner = layer->out.inner;
     between->normed = between->attended; /* never both at once */
     between->normed.inner = hidden;
-    end = lay_rounded(&between->inner, rows, wide, end);
+    end = lay_out(layer->linears, &between->inner, rows, wide, end);
     between->strips = (float *)end;
     between->row = between->strips + strip_floats(rows) * (widest / PANEL);
     return (size_t)(between->row + widest);
 }
 
 static void feed_rows(const FeedForward *layer, Between *between, int64_t first, int64_t rows) {
+    const Linears *linears = layer->linears;
     const int hidden = layer->out.outer, wide = layer->down.inner, width = layer->out.inner;
     float *residual = layer->residual + first * hidden, *normed = layer->normed + first * hidden;
     float *strips = between->strips, *one = between->row;
     between->attended.rows = between->normed.rows = between->inner.rows = rows;
     for (int64_t row = 0; row < rows; row++)
-        round_row(&between->attended, row, layer->attended + (first + row) * width);
-    multiply(&(Product){&layer->out, &between->attended, finish_plain, strips});
+        linears->lay_row(&between->attended, row, layer->attended + (first + row) * width);
+    linears->multiply(&(Product){&layer->out, &between->attended, 0, strips});
     for (int64_t row = 0; row < rows; row++) {
         float *sum = residual + row * hidden;
         take_row(strips, rows, row, hidden, sum);
         add(layer->before + (first + row) * hidden, hidden, sum);
         normalise(sum, layer->gain, hidden, layer->epsilon, one);
-        round_row(&between->normed, row, one);
+        linears->lay_row(&between->normed, row, one);
     }
-    multiply(&(Product){&layer->wide, &between->normed, finish_gated, strips});
+    linears->multiply(&(Product){&layer->wide, &between->normed, 1, strips});
     for (int64_t row = 0; row < rows; row++) {
         take_row(strips, rows, row, wide, one);
-        round_row(&between->inner, row, one);
+        linears->lay_row(&between->inner, row, one);
     }
-    multiply(&(Product){&layer->down, &between->inner, finish_plain, strips});
+    linears->multiply(&(Product){&layer->down, &between->inner, 0, strips});
     for (int64_t row = 0; row < rows; row++) {
         float *sum = residual + row * hidden;
         take_row(strips, rows, row, hidden, one);
@@ -147,9 +160,9 @@ const char *feed_forward(const FeedForward *layer) {
     if (!room)
         return "out of memory";
     lay_between(&between, layer, room);
-    begin_tiles();
+    layer->linears->begin();
     for (int64_t first = 0; first < layer->rows; first += MOST_ROWS)
         feed_rows(layer, &between, first, least(layer->rows - first, MOST_ROWS));
-    end_tiles();
+    layer->linears->end();
     return NULL;
 }

@@ -1,9 +1,10 @@
-/* All of a layer but its attention, in 8 bits: what comes before, and what comes after it. Rows do not meet here. */
+/* All of a layer but its attention: what comes before, and what comes after it. Rows do not meet here. */
 #pragma once
 #include "linear.h"
 
 /* From normalised rows to turned queries and keys, and values. Widths are heads times dims, multiples of 32. */
 typedef struct {
+    const Linears *linears;
     const float *normed; /* [rows, inner] */
     const int64_t *positions;
     int64_t rows, contexts;
@@ -14,11 +15,12 @@ typedef struct {
     int heads, kv_heads, dims;
     float epsilon;
     float *query;
-    uint16_t *key, *value; /* in bfloat16 */
+    void *key, *value; /* as they are kept */
 } Heads;
 
 /* From the heads' rows to the next layer's: projected, added, normalised, fed forward, added, normalised. */
 typedef struct {
+    const Linears *linears;
     const float *attended, *before; /* [rows, width of all heads], [rows, hidden] */
     int64_t rows;
     Weights out, wide, down; /* `wide`: gate and what it lets through, 16 outputs each in turn */

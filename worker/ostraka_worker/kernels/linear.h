@@ -1,48 +1,60 @@
-/* Products of rows and constant weights in 8 bits, on AMX tiles. The integer sums are exact, and each row has its own
- * scale: so a row's result is the same bits whatever rows stand beside it. */
+/* Products of rows and constant weights. What a row's result is depends on the row alone: in 8 bits sums are exact, and each
+ * row has its own scale; in float a sum is one chain over the inputs, in their order. So its bits are the same whatever rows
+ * stand beside it. */
 #pragma once
-#include "tiles.h"
-
+#include <stddef.h>
 #include <stdint.h>
 
-enum { STEP_BYTES = 64, PANEL = 32, PAIR_ROWS = 2 * TILE_ROWS };
+/* Outputs whose weights lie together, and whose sums are held at once. */
+enum { PANEL = 32 };
 
-/* Of each PANEL outputs, for each STEP_BYTES inputs, two tiles side by side: [16 groups of 4 inputs, 16 outputs, 4].
- * build/tiled_weights.py makes them. */
+/* As build/panels.py writes them: panel after panel, each in the order in which it is read. */
 typedef struct {
-    const char *tiles;
-    const float *scales; /* one an output */
+    const void *panels;
+    const float *scales; /* one an output; NULL in float */
     int inner, outer;
 } Weights;
 
-/* Rows in 8 bits, in tiles: of each 16 rows, for each STEP_BYTES of them, one. */
+/* Rows as a product reads them. */
 typedef struct {
-    char *tiles;
-    float *scales; /* one a row */
+    void *values;
+    float *scales; /* one a row; not used in float */
     int64_t rows;
     int inner;
-} Rounded;
+} Laid;
 
-typedef struct Product Product;
-struct Product {
+typedef struct {
     const Weights *weights;
-    const Rounded *rows;
-    /* takes the sums, [PAIR_ROWS, PANEL], of `count` rows from `row` and PANEL outputs from `column` */
-    void (*finish)(const Product *product, int column, int64_t row, int count, const int32_t *sums);
+    const Laid *rows;
+    /* `wide` weights: of each panel, 16 outputs are a gate and 16 what it lets through: out = silu(gate) * through, half as
+     * wide */
+    int is_gated;
     float *out; /* in strips */
-};
+} Product;
 
-size_t rounded_bytes(int64_t rows, int inner);
-void round_row(const Rounded *rounded, int64_t row, const float *values);
-void multiply(const Product *product);
-/* out = sums in float */
-void finish_plain(const Product *product, int column, int64_t row, int count, const int32_t *sums);
-/* 16 outputs of a gate and 16 of what it lets through, in turn: out = silu(gate) * through, half as wide */
-void finish_gated(const Product *product, int column, int64_t row, int count, const int32_t *sums);
+/* What differs from one precision to the other. */
+typedef struct {
+    int is_scaled;
+    int64_t (*panel_elements)(int64_t inner);
+    size_t (*laid_bytes)(int64_t rows, int inner);
+    void (*lay_row)(const Laid *laid, int64_t row, const float *values);
+    void (*multiply)(const Product *product);
+    /* keys and values, to be kept; of so many bytes each */
+    size_t kept_bytes;
+    void (*keep)(const float *from, void *to, int64_t count);
+    void (*begin)(void);
+    void (*end)(void);
+} Linears;
+
+extern const Linears INT8_LINEARS, FP32_LINEARS;
 
 /* What comes out of a product lies in strips of PANEL outputs, [rows, PANEL] each: so a panel's sums are written end to end.
  * Outputs side by side, 2 to 6 KB from row to row, took 1.1 times as long. */
 /* From one strip to the next; an odd multiple of a row, or all strips would share the same lines of the caches. */
-int64_t strip_floats(int64_t rows);
-/* Puts a row's parts side by side. */
-void take_row(const float *strips, int64_t rows, int64_t row, int width, float *to);
+static inline int64_t strip_floats(int64_t rows) { return (rows | 1) * PANEL; }
+
+/* Where the outputs from `column` of a row are to be put. */
+static inline float *place(const Product *product, int column, int64_t row) {
+    const int at = product->is_gated ? column / 2 : column;
+    return product->out + at / PANEL * strip_floats(product->rows->rows) + row * PANEL + at % PANEL;
+}

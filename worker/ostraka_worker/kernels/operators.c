@@ -1,5 +1,5 @@
 /* The kernels as ONNX Runtime operators of the domain "ostraka": LineAttention, LineAttentionBf16 and ToBf16; and
- * Int8Heads and Int8FeedForward, between two attentions. */
+ * Heads and FeedForward, between two attentions, each in float and in 8 bits. */
 #include "attention.h"
 #include "layers.h"
 #include "ort.h"
@@ -16,6 +16,7 @@ typedef struct {
     OrtOp op;
     const char *name, *inputs, *outputs;
     const Variant *variant; /* of an attention */
+    const Linears *linears; /* of what lies between two */
     OrtStatus *(*run)(const Kernel *, OrtKernelContext *);
 } Operator;
 
@@ -107,29 +108,34 @@ static OrtStatus *read_lines(const Kernel *kernel, OrtKernelContext *context) {
     return refused(kernel->table, attend(kernel->operator->variant, &call));
 }
 
-/* Whether tiles and scales are those of `inner` inputs, and of outputs in whole panels. */
-static int are_weights(const Matrix *tiles, const Matrix *scales, int64_t inner, Weights *weights) {
-    const int64_t outer = scales->shape[1], panel = (inner + STEP_BYTES - 1) / STEP_BYTES * 2 * TILE_BYTES;
-    *weights = (Weights){tiles->data, scales->data, (int)inner, (int)outer};
-    return inner % 32 == 0 && outer % PANEL == 0 && tiles->shape[0] == outer / PANEL && tiles->shape[1] == panel;
+/* Takes weights of `inner` inputs, one input of the operator or two; returns whether they are that, in whole panels. */
+static int take_weights(const Linears *linears, const Matrix **next, int64_t inner, Weights *weights) {
+    const Matrix *panels = (*next)++, *scales = linears->is_scaled ? (*next)++ : NULL;
+    const int64_t outer = panels->shape[0] * PANEL;
+    *weights = (Weights){panels->data, scales ? scales->data : NULL, (int)inner, (int)outer};
+    return inner % PANEL == 0 && panels->shape[1] == linears->panel_elements(inner) &&
+           (!scales || (scales->shape[0] == 1 && scales->shape[1] == outer));
 }
 
 static OrtStatus *run_heads(const Kernel *kernel, OrtKernelContext *context) {
-    Matrix in[MOST_INPUTS]; /* normed, positions, tiles, scales, bias, gains of heads, cosines, sines */
+    Matrix in[MOST_INPUTS]; /* normed, positions, weights, bias, gains of heads, cosines, sines */
     TRY(all_inputs(kernel, context, in));
-    const int64_t rows = in[0].shape[0], parts = kernel->heads + 2 * kernel->kv_heads, dims = in[3].shape[1] / parts;
-    Heads heads = {
-        .normed = in[0].data, .positions = in[1].data, .rows = rows, .contexts = in[6].shape[0], .bias = in[4].data,
-        .head_gains = in[5].shape[0] ? in[5].data : NULL, .cosines = in[6].data, .sines = in[7].data,
-        .heads = (int)kernel->heads, .kv_heads = (int)kernel->kv_heads, .dims = (int)dims, .epsilon = kernel->epsilon,
-    };
-    const int fits = are_weights(in + 2, in + 3, in[0].shape[1], &heads.weights) && in[1].shape[0] == rows &&
-                     in[3].shape[1] == dims * parts && in[4].shape[1] == dims * parts && dims % 32 == 0 &&
-                     (!heads.head_gains || in[5].shape[0] == kernel->heads + kernel->kv_heads) &&
-                     in[5].shape[1] == dims && in[6].shape[1] == dims / 2 && in[7].shape[1] == dims / 2 &&
-                     in[7].shape[0] == in[6].shape[0];
+    const Linears *linears = kernel->operator->linears;
+    const Matrix *next = in + 2;
+    const int64_t rows = in[0].shape[0], parts = kernel->heads + 2 * kernel->kv_heads;
+    Heads heads = {.linears = linears, .normed = in[0].data, .positions = in[1].data, .rows = rows};
+    int fits = take_weights(linears, &next, in[0].shape[1], &heads.weights) && in[1].shape[0] == rows;
+    const Matrix *bias = next, *gains = next + 1, *cosines = next + 2, *sines = next + 3;
+    const int64_t dims = heads.weights.outer / parts;
+    fits = fits && heads.weights.outer == dims * parts && bias->shape[1] == dims * parts && dims % 32 == 0 &&
+           (!gains->shape[0] || gains->shape[0] == kernel->heads + kernel->kv_heads) && gains->shape[1] == dims &&
+           cosines->shape[1] == dims / 2 && sines->shape[1] == dims / 2 && sines->shape[0] == cosines->shape[0];
     if (!fits)
         return refuse(kernel->table, "the inputs' shapes do not fit each other");
+    heads.bias = bias->data, heads.head_gains = gains->shape[0] ? gains->data : NULL;
+    heads.cosines = cosines->data, heads.sines = sines->data, heads.contexts = cosines->shape[0];
+    heads.heads = (int)kernel->heads, heads.kv_heads = (int)kernel->kv_heads, heads.dims = (int)dims;
+    heads.epsilon = kernel->epsilon;
     TRY(output(kernel->table, context, 0, rows, kernel->heads * dims, &heads.query));
     TRY(output(kernel->table, context, 1, rows, kernel->kv_heads * dims, &heads.key));
     TRY(output(kernel->table, context, 2, rows, kernel->kv_heads * dims, &heads.value));
@@ -137,19 +143,22 @@ static OrtStatus *run_heads(const Kernel *kernel, OrtKernelContext *context) {
 }
 
 static OrtStatus *run_feed_forward(const Kernel *kernel, OrtKernelContext *context) {
-    Matrix in[MOST_INPUTS]; /* attended, before; of out: tiles, scales; gain; of wide, of down; the next gain */
+    Matrix in[MOST_INPUTS]; /* attended, before; weights of out; gain; weights of wide and of down; the next gain */
     TRY(all_inputs(kernel, context, in));
+    const Linears *linears = kernel->operator->linears;
     const int64_t rows = in[0].shape[0], hidden = in[1].shape[1];
     FeedForward layer = {
-        .attended = in[0].data, .before = in[1].data, .rows = rows, .gain = in[4].data, .next_gain = in[9].data,
-        .epsilon = kernel->epsilon,
+        .linears = linears, .attended = in[0].data, .before = in[1].data, .rows = rows, .epsilon = kernel->epsilon,
     };
-    const int fits = are_weights(in + 2, in + 3, in[0].shape[1], &layer.out) && in[3].shape[1] == hidden &&
-                     are_weights(in + 5, in + 6, hidden, &layer.wide) &&
-                     are_weights(in + 7, in + 8, in[6].shape[1] / 2, &layer.down) && in[8].shape[1] == hidden &&
-                     in[1].shape[0] == rows && in[4].shape[1] == hidden && in[9].shape[1] == hidden;
+    const Matrix *next = in + 2;
+    int fits = take_weights(linears, &next, in[0].shape[1], &layer.out) && layer.out.outer == hidden;
+    const Matrix *gain = next++;
+    fits = fits && take_weights(linears, &next, hidden, &layer.wide) &&
+           take_weights(linears, &next, layer.wide.outer / 2, &layer.down) && layer.down.outer == hidden &&
+           in[1].shape[0] == rows && gain->shape[1] == hidden && next->shape[1] == hidden;
     if (!fits)
         return refuse(kernel->table, "the inputs' shapes do not fit each other");
+    layer.gain = gain->data, layer.next_gain = next->data;
     TRY(output(kernel->table, context, 0, rows, hidden, &layer.normed));
     TRY(output(kernel->table, context, 1, rows, hidden, &layer.residual));
     return refused(kernel->table, feed_forward(&layer));
@@ -199,19 +208,21 @@ static int output_type(const OrtOp *op, size_t index) { return type_of(((const O
 static int required(const OrtOp *op, size_t index) { return ORT_REQUIRED; }
 static int memory(const OrtOp *op, size_t index) { return ORT_DEFAULT_MEMORY; }
 
-#define OPERATOR(its_name, its_inputs, its_outputs, its_variant, its_run)                                            \
+#define OPERATOR(its_name, its_inputs, its_outputs, its_run, ...)                                                    \
     {.op = {.version = ORT_API, .name = name, .provider = provider, .input_type = input_type,                        \
             .input_count = input_count, .output_type = output_type, .output_count = output_count, .destroy = free,   \
             .input_kind = required, .output_kind = required, .input_memory = memory, .create = create,               \
             .compute = compute},                                                                                     \
-     .name = its_name, .inputs = its_inputs, .outputs = its_outputs, .variant = its_variant, .run = its_run}
+     .name = its_name, .inputs = its_inputs, .outputs = its_outputs, .run = its_run, __VA_ARGS__}
 
 static const Operator operators[] = {
-    OPERATOR("LineAttention", "fffffi", "f", &FP32, read_lines),
-    OPERATOR("LineAttentionBf16", "fhhhhi", "f", &BF16, read_lines),
-    OPERATOR("ToBf16", "f", "h", NULL, round_rows),
-    OPERATOR("Int8Heads", "flbfffff", "fhh", NULL, run_heads),
-    OPERATOR("Int8FeedForward", "ffbffbfbff", "ff", NULL, run_feed_forward),
+    OPERATOR("LineAttention", "fffffi", "f", read_lines, .variant = &FP32),
+    OPERATOR("LineAttentionBf16", "fhhhhi", "f", read_lines, .variant = &BF16),
+    OPERATOR("ToBf16", "f", "h", round_rows),
+    OPERATOR("Fp32Heads", "flfffff", "fff", run_heads, .linears = &FP32_LINEARS),
+    OPERATOR("Fp32FeedForward", "fffffff", "ff", run_feed_forward, .linears = &FP32_LINEARS),
+    OPERATOR("Int8Heads", "flbfffff", "fhh", run_heads, .linears = &INT8_LINEARS),
+    OPERATOR("Int8FeedForward", "ffbffbfbff", "ff", run_feed_forward, .linears = &INT8_LINEARS),
 };
 
 /* The name is the runtime's. The domain lives as long as the process. */

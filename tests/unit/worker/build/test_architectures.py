@@ -11,6 +11,7 @@ import pytest
 from ostraka_worker.build.catalog import PRECISIONS
 from ostraka_worker.build.checkpoint import read_checkpoint
 from ostraka_worker.build.graph import write_graph
+from ostraka_worker.build.kernel_graphs import WHOLE_KINDS
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.build.reference import reference_logits
 from ostraka_worker.engine import Line
@@ -99,22 +100,27 @@ def operators(graph: Path) -> set[str]:
     return {node.op_type for node in onnx.load(graph, load_external_data=False).graph.node}
 
 
-def test_layers_too_odd_for_our_products_keep_the_runtimes(tmp_path: Path) -> None:
-    """The amx variant then has our attention alone. `hidden` is no multiple of 32."""
+@pytest.mark.parametrize(
+    ("precision", "product", "most"), [("fp32", "MatMul", 1e-5), ("int8", "MatMulIntegerToFloat", 0.15)]
+)
+def test_layers_too_odd_for_our_products_keep_the_runtimes(
+    tmp_path: Path, precision: str, product: str, most: float
+) -> None:
+    """The variant then has our attention alone. `hidden` is no multiple of 32."""
+    kind = WHOLE_KINDS[precision]
+    graphs = [tmp_path / "model.onnx", tmp_path / f"model.{kind}.onnx"]
     for hidden in (80, 96):
         form = replace(FORMS["minicpm5"], hidden=hidden)
         checkpoint = read_checkpoint(write_gguf(tmp_path / "x.gguf", form, random_tensors(form)), Silent())
-        write_graph(checkpoint, ANSWERS, "int8", tmp_path, Silent())
-        ours = operators(tmp_path / "model.amx.onnx")
-        assert "LineAttentionBf16" in ours
-        assert ("Int8FeedForward" in ours, "MatMulIntegerToFloat" in ours) == (hidden == 96, hidden == 80)
-        if "amx" in usable_kinds():
+        write_graph(checkpoint, ANSWERS, precision, tmp_path, Silent())
+        ours = operators(graphs[1])
+        assert ours & {"LineAttention", "LineAttentionBf16"}
+        is_own = f"{precision.capitalize()}FeedForward" in ours
+        assert (is_own, product in ours) == (hidden == 96, hidden == 80)
+        if kind in usable_kinds():
             prompts = _prompts(form)
-            logits_of = [
-                OnnxEngine(tmp_path / name).run([line(ids) for ids in prompts])
-                for name in ("model.onnx", "model.amx.onnx")
-            ]
-            assert np.abs(logits_of[0] - logits_of[1]).max() < 0.15 * logits_of[0].std()
+            logits_of = [OnnxEngine(graph).run([line(ids) for ids in prompts]) for graph in graphs]
+            assert np.abs(logits_of[0] - logits_of[1]).max() < most * logits_of[0].std()
 
 
 def test_alone_together_cold_and_warm_are_the_same_bits(built: Built) -> None:

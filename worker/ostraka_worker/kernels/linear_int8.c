@@ -1,16 +1,22 @@
+/* On AMX tiles. A row lies in tiles, of each 16 rows for each STEP_BYTES of them one; a panel is, for each STEP_BYTES inputs,
+ * two tiles side by side: [16 groups of 4 inputs, 16 outputs, 4]. */
+#include "attention.h"
 #include "linear.h"
+#include "tiles.h"
 #include "vectors.h"
 
-#include <string.h>
+enum { STEP_BYTES = 64, PAIR_ROWS = 2 * TILE_ROWS };
 
 static int steps_of(int inner) { return (inner + STEP_BYTES - 1) / STEP_BYTES; }
 
-size_t rounded_bytes(int64_t rows, int inner) {
+static int64_t panel_elements(int64_t inner) { return (int64_t)steps_of((int)inner) * 2 * TILE_BYTES; }
+
+static size_t laid_bytes(int64_t rows, int inner) {
     return (size_t)((rows + TILE_ROWS - 1) / TILE_ROWS) * steps_of(inner) * TILE_BYTES;
 }
 
 /* To -127 .. 127. A row of zeros has the scale 0. */
-void round_row(const Rounded *rounded, int64_t row, const float *values) {
+static void lay_row(const Laid *rounded, int64_t row, const float *values) {
     const int inner = rounded->inner, steps = steps_of(inner);
     __m512 most = _mm512_setzero_ps(), other = most;
     for (int index = 0; index < inner; index += 32) {
@@ -20,7 +26,7 @@ void round_row(const Rounded *rounded, int64_t row, const float *values) {
     const float largest = _mm512_reduce_max_ps(_mm512_max_ps(most, other));
     rounded->scales[row] = largest / 127;
     const __m512 factor = _mm512_set1_ps(largest > 1e-30f ? 127 / largest : 0);
-    char *to = rounded->tiles + (size_t)(row / TILE_ROWS) * steps * TILE_BYTES + row % TILE_ROWS * STEP_BYTES;
+    char *to = (char *)rounded->values + (size_t)(row / TILE_ROWS) * steps * TILE_BYTES + row % TILE_ROWS * STEP_BYTES;
     for (int first = 0; first < inner; first += STEP_BYTES, to += TILE_BYTES)
         for (int part = 0; part < STEP_BYTES; part += 16) {
             __m512 rest = _mm512_setzero_ps();
@@ -81,39 +87,11 @@ static void sum_single(const char *rows, const char *panel, int steps, int pair,
     _tile_stored(1, sums + 16, PANEL * 4);
 }
 
-/* Panel by panel, so that the weights pass once; all rows beside each of them. */
-void multiply(const Product *product) {
-    _Alignas(64) int32_t sums[PAIR_ROWS * PANEL];
-    const Rounded *rows = product->rows;
-    const int steps = steps_of(rows->inner), pairs = (int)((rows->rows + PAIR_ROWS - 1) / PAIR_ROWS);
-    if (rows->rows < PAIR_ROWS) /* rows that are not there cost time too: 1.07 times, with 20 of 32 */
-        shape_tiles(rows->rows > TILE_ROWS ? TILE_ROWS : (int)rows->rows, (int)((rows->rows - 1) % TILE_ROWS) + 1);
-    for (int column = 0; column < product->weights->outer; column += PANEL) {
-        const char *panel = product->weights->tiles + (size_t)column / PANEL * steps * 2 * TILE_BYTES;
-        for (int pair = 0; pair < pairs; pair++) {
-            const int64_t row = (int64_t)pair * PAIR_ROWS, left = rows->rows - row;
-            const char *tiles = rows->tiles + (size_t)row / TILE_ROWS * steps * TILE_BYTES;
-            (left > TILE_ROWS ? sum_pair : sum_single)(tiles, panel, steps, pair, pairs, sums);
-            product->finish(product, column, row, left < PAIR_ROWS ? (int)left : PAIR_ROWS, sums);
-        }
-    }
-    shape_tiles(TILE_ROWS, TILE_ROWS);
-}
-
-int64_t strip_floats(int64_t rows) { return (rows | 1) * PANEL; }
-
-void take_row(const float *strips, int64_t rows, int64_t row, int width, float *to) {
-    const float *from = strips + row * PANEL;
-    for (int first = 0; first < width; first += PANEL, from += strip_floats(rows)) {
-        _mm512_storeu_ps(to + first, _mm512_loadu_ps(from));
-        _mm512_storeu_ps(to + first + 16, _mm512_loadu_ps(from + 16));
-    }
-}
-
-void finish_plain(const Product *product, int column, int64_t row, int count, const int32_t *sums) {
+/* The sums, [PAIR_ROWS, PANEL], of `count` rows from `row` and PANEL outputs from `column`. */
+static void finish_plain(const Product *product, int column, int64_t row, int count, const int32_t *sums) {
     const __m512 left = _mm512_loadu_ps(product->weights->scales + column);
     const __m512 right = _mm512_loadu_ps(product->weights->scales + column + 16);
-    float *to = product->out + column / PANEL * strip_floats(product->rows->rows) + row * PANEL;
+    float *to = place(product, column, row);
     for (int index = 0; index < count; index++, sums += PANEL, to += PANEL) {
         const __m512 scale = _mm512_set1_ps(product->rows->scales[row + index]);
         const __m512 lower = _mm512_cvtepi32_ps(_mm512_load_si512(sums));
@@ -123,19 +101,10 @@ void finish_plain(const Product *product, int column, int64_t row, int count, co
     }
 }
 
-/* x / (1 + 2 ** (-x log2(e))); the quotient is an estimate that one step of Newton's makes right to 1e-7. */
-static inline __m512 silu(__m512 x) {
-    const __m512 power = _mm512_min_ps(_mm512_mul_ps(x, _mm512_set1_ps(-1.44269504f)), _mm512_set1_ps(120));
-    const __m512 one = _mm512_set1_ps(1), sum = _mm512_add_ps(one, power_of_two(power, 6));
-    const __m512 estimate = _mm512_rcp14_ps(sum), error = _mm512_fnmadd_ps(sum, estimate, one);
-    return _mm512_mul_ps(x, _mm512_fmadd_ps(estimate, error, estimate));
-}
-
-void finish_gated(const Product *product, int column, int64_t row, int count, const int32_t *sums) {
+static void finish_gated(const Product *product, int column, int64_t row, int count, const int32_t *sums) {
     const __m512 gate_scales = _mm512_loadu_ps(product->weights->scales + column);
     const __m512 through_scales = _mm512_loadu_ps(product->weights->scales + column + 16);
-    float *strip = product->out + column / (2 * PANEL) * strip_floats(product->rows->rows);
-    float *to = strip + row * PANEL + column / 2 % PANEL;
+    float *to = place(product, column, row);
     for (int index = 0; index < count; index++, sums += PANEL, to += PANEL) {
         const __m512 scale = _mm512_set1_ps(product->rows->scales[row + index]);
         const __m512 gate = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums)), _mm512_mul_ps(scale, gate_scales));
@@ -144,3 +113,30 @@ void finish_gated(const Product *product, int column, int64_t row, int count, co
         _mm512_store_ps(to, _mm512_mul_ps(silu(gate), through));
     }
 }
+
+/* Panel by panel, so that the weights pass once; all rows beside each of them. */
+static void multiply(const Product *product) {
+    _Alignas(64) int32_t sums[PAIR_ROWS * PANEL];
+    const Laid *rows = product->rows;
+    const int steps = steps_of(rows->inner), pairs = (int)((rows->rows + PAIR_ROWS - 1) / PAIR_ROWS);
+    if (rows->rows < PAIR_ROWS) /* rows that are not there cost time too: 1.07 times, with 20 of 32 */
+        shape_tiles(rows->rows > TILE_ROWS ? TILE_ROWS : (int)rows->rows, (int)((rows->rows - 1) % TILE_ROWS) + 1);
+    for (int column = 0; column < product->weights->outer; column += PANEL) {
+        const char *panel = (const char *)product->weights->panels + (size_t)column / PANEL * steps * 2 * TILE_BYTES;
+        for (int pair = 0; pair < pairs; pair++) {
+            const int64_t row = (int64_t)pair * PAIR_ROWS, left = rows->rows - row;
+            const char *tiles = (const char *)rows->values + (size_t)row / TILE_ROWS * steps * TILE_BYTES;
+            (left > TILE_ROWS ? sum_pair : sum_single)(tiles, panel, steps, pair, pairs, sums);
+            const int count = left < PAIR_ROWS ? (int)left : PAIR_ROWS;
+            (product->is_gated ? finish_gated : finish_plain)(product, column, row, count, sums);
+        }
+    }
+    shape_tiles(TILE_ROWS, TILE_ROWS);
+}
+
+static void keep(const float *from, void *to, int64_t count) { round_to_bf16(from, to, count); }
+
+const Linears INT8_LINEARS = {
+    .is_scaled = 1, .panel_elements = panel_elements, .laid_bytes = laid_bytes, .lay_row = lay_row, .multiply = multiply,
+    .kept_bytes = sizeof(uint16_t), .keep = keep, .begin = begin_tiles, .end = end_tiles,
+};

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ostraka_worker.build.tiled_weights import in_tiles, in_turn
+from ostraka_worker.build.panels import in_panels, in_tiles, in_turn
 
 
 def test_each_weight_lies_where_its_tile_wants_it() -> None:
@@ -14,6 +14,13 @@ def test_each_weight_lies_where_its_tile_wants_it() -> None:
         place = (out // 32, inner // 64, out % 32 // 16, inner % 64 // 4, out % 16, inner % 4)
         assert parts[place] == weight[out, inner]
     assert not parts[:, 1, :, (100 - 64) // 4 :].any()
+
+
+def test_a_panel_has_its_outputs_side_by_side() -> None:
+    weight = np.arange(64 * 3, dtype=np.float32).reshape(64, 3)
+    panels = in_panels(weight)
+    assert panels.shape == (2, 3 * 32)
+    np.testing.assert_array_equal(panels.reshape(2, 3, 32)[1, 2], weight[32:, 2])
 
 
 def test_a_gate_and_what_it_lets_through_take_turns() -> None:

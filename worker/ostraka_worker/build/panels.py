@@ -1,4 +1,4 @@
-"""8-bit weights in the order in which the kernels read them (kernels/linear.h): straight from the mapped file."""
+"""Weights in the order in which the kernels read them (kernels/linear.h): straight from the file, as it is mapped."""
 
 from typing import TypeVar
 
@@ -7,11 +7,18 @@ import numpy.typing as npt
 
 Kind = TypeVar("Kind", bound=np.generic)
 Int8s = npt.NDArray[np.int8]
+Floats = npt.NDArray[np.float32]
 
 PANEL = 32
-"""Outputs whose sums are held at once: two tiles of 16."""
+"""Outputs whose weights lie together."""
 TILE_OUTPUTS, STEP_INPUTS, GROUP = 16, 64, 4
 """A tile has 16 groups of 4 inputs, for 16 outputs each."""
+
+
+def in_panels(weight: Floats) -> Floats:
+    """Of [out, in], out a multiple of PANEL: [panels, in * PANEL]."""
+    outer, inner = weight.shape
+    return np.ascontiguousarray(weight.reshape(-1, PANEL, inner).transpose(0, 2, 1)).reshape(outer // PANEL, -1)
 
 
 def in_tiles(weight: Int8s) -> Int8s:
