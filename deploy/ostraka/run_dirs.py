@@ -33,6 +33,8 @@ from ostraka_shared.setting_sources import flag_named
 log = structlog.get_logger()
 
 PREFIX = "ostraka-"
+MADE = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}")
+"""As `tempfile` names it. One that was asked for is not swept: its server may be starting again just now."""
 OURS = re.compile(
     rf"{SOCKET_NAME}|({SOCKET_STEM}|{FIGURES_STEM})[0-9]*\.sock|{METRICS_FOLDER}|{FRONT_FOLDER}|[0-9]+|{NOTE_PATTERN}"
 )
@@ -83,7 +85,7 @@ def _make_run_dir() -> Path:
 def sweep(place: Path) -> None:
     """What servers of this user that were killed have left in `place`. A server has the lock before it has the socket,
     and the system takes back the lock alone."""
-    for folder in place.glob(f"{PREFIX}*"):
+    for folder in filter(lambda each: MADE.fullmatch(each.name), place.glob(f"{PREFIX}*")):
         with contextlib.suppress(OSError):  # a link, no folder, gone meanwhile, or a server lives in it
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:

@@ -17,7 +17,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn, Protocol
 
 import structlog
@@ -92,29 +92,30 @@ class Zygote:
     def _hand_over(self, channel: socket.socket) -> None:
         """To the spare, or where that has died, to another. Raises CannotFork."""
         spare, self._spare = self._spare, None
-        if (spare is None or not _pass_on(spare, channel)) and not _pass_on(self._fork_spare(), channel):
+        if (spare is None or not _pass_on(spare, channel)) and not _pass_on(self._fork_spare(channel), channel):
             raise CannotFork("a fork died before it was given anything to do")
 
-    def _fork_spare(self) -> socket.socket:
+    def _fork_spare(self, *held: socket.socket) -> socket.socket:
+        """`held`: what else of ours it is not to keep. Raises CannotFork."""
         if (threads := count_threads()) != 1:
             raise CannotFork(f"the process that loads has {threads} threads, and only one of them is forked")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
-                _fork_for_the_reaper(lambda: self._live_as_spare(ours, theirs))
+                _fork_for_the_reaper(lambda: self._live_as_spare((self._control, ours, *held), theirs))
             except OSError as bad:
                 ours.close()
                 raise CannotFork(f"fork fails here ({bad.strerror})") from bad
         return ours
 
-    def _live_as_spare(self, zygotes_end: socket.socket, calls: socket.socket) -> int:
+    def _live_as_spare(self, zygotes: Iterable[socket.socket], calls: socket.socket) -> int:
         """From here on in another process, whose parent is the supervisor."""
         if not die_with_parent() or os.getppid() != self._supervisor:
             return EXIT_FAILED
         os.setpgid(0, 0)  # as the supervisor's other children: Ctrl-C is not for them
         name_process(self._life.spare_name)
-        zygotes_end.close()
-        self._control.close()
+        for each in zygotes:
+            each.close()
         if not self._life.prepare():
             return EXIT_FAILED
         _, fds, _, _ = socket.recv_fds(calls, MESSAGE_BYTES, 1)

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -276,7 +277,9 @@ def test_a_spare_that_died_is_made_good(bench: Bench) -> None:
     spare = bench.spare()
     spare.kill()
     wait_until(lambda: spare.status() == psutil.STATUS_ZOMBIE)
-    assert bench.fork().poll() is None
+    worker = bench.fork()
+    kept = [each for each in psutil.Process(worker.pid).net_connections("unix") if each.type == socket.SOCK_SEQPACKET]
+    assert (worker.poll(), kept) == (None, []), "it was forked while the zygote had its channel open"
 
 
 def test_a_zygote_that_has_just_died_is_started_for_a_worker_that_is_wanted_meanwhile(bench: Bench) -> None:

@@ -131,9 +131,18 @@ def test_who_lives_is_left_alone(monkeypatch, tmp_path):
         lambda left: ((left / "control.sock").unlink(), (left / "control.sock").touch()),
         lambda left: left.chmod(0o755),
         lambda left: shutil.move(left, left.with_name("cluster-x1y2z3_4")),
+        lambda left: shutil.move(left, left.with_name("ostraka-production")),
         lambda left: (shutil.move(left, left.parent.parent / "moved"), left.symlink_to(left.parent.parent / "moved")),
     ],
-    ids=["something else in it", "no socket", "no socket of that name", "open to others", "another name", "a link"],
+    ids=[
+        "something else in it",
+        "no socket",
+        "no socket of that name",
+        "open to others",
+        "another name",
+        "a name that was asked for",
+        "a link",
+    ],
 )
 def test_what_may_be_somebodys_own_is_left_alone(left, change):
     change(left)
