@@ -89,6 +89,8 @@ def sweep(place: Path) -> None:
         with contextlib.suppress(OSError):  # a link, no folder, gone meanwhile, or a server lives in it
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
+                if not _is_left(descriptor):  # one that is just being made would find its lock taken, by us
+                    continue
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_left(descriptor):
                     shutil.rmtree(folder)

@@ -1,5 +1,6 @@
 """A run directory is private, locked, and removed with its server; one that a killed server left, by the next."""
 
+import fcntl
 import os
 import shutil
 import socket
@@ -149,6 +150,12 @@ def test_what_may_be_somebodys_own_is_left_alone(left, change):
     before = sorted(left.parent.rglob("*"))
     sweep(left.parent)
     assert sorted(left.parent.rglob("*")) == before
+
+
+def test_one_that_is_just_being_made_is_not_even_locked(monkeypatch, tmp_path):
+    (tmp_path / "ostraka-x1y2z3_4").mkdir(mode=0o700)
+    monkeypatch.setattr(fcntl, "flock", lambda *_: pytest.fail("its server would find it in use"))
+    sweep(tmp_path)
 
 
 def test_what_is_another_users_is_left_alone(left, monkeypatch):
