@@ -125,7 +125,7 @@ def _build_adapted(args: argparse.Namespace, cache_dir: Path) -> ModelFolder:
 def _target(args: argparse.Namespace, cache_dir: Path, name: str) -> Path:
     """Refused before anything is read, if it is no place for a model."""
     target: Path = args.output or model_path(cache_dir, name, args.precision)
-    refuse_other(target)
+    refuse_other(target, name)
     return target
 
 

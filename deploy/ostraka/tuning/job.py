@@ -112,7 +112,7 @@ def _place(settings: TuneSettings, start: Start) -> tuple[Place, Mapping[str, An
 
 def _open_work(settings: TuneSettings) -> None:
     """Now, and not after hours of learning."""
-    refuse_other(settings.output)
+    refuse_other(settings.output, settings.name)
     work = settings.work
     if settings.resume:
         if not (work / PLACE_FILE).is_file():

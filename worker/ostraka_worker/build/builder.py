@@ -1,5 +1,6 @@
 """Builds a model folder: fetch, read, write, check, publish. A folder appears whole or not at all."""
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable
@@ -139,15 +140,18 @@ def _build(order: Order, fetch: Callable[[Path], Path], progress: Progress) -> M
             progress.end()
 
 
-def refuse_other(target: Path) -> None:
-    """Raises ConfigError where there is something that is no model folder, for a model to be built."""
+def refuse_other(target: Path, name: str) -> None:
+    """Raises ConfigError where there is something that a model of that name is not to take the place of."""
     if target.exists() and not (target / SPEC_FILE).is_file() and (target.is_file() or any(target.iterdir())):
         raise ConfigError(f"{target} exists and is not a model folder: choose another place or remove it")
+    with contextlib.suppress(ModelMissing, ModelDamaged):
+        if (there := open_folder(target).spec.name) != name:
+            raise ConfigError(f"{target} holds another model, {there}: choose another place or remove it")
 
 
 def _already_built(order: Order) -> ModelFolder | None:
     """None if there is nothing, or something older or damaged to be replaced. Raises ConfigError for anything else."""
-    refuse_other(order.target)
+    refuse_other(order.target, order.name)
     try:
         built = open_folder(order.target)
     except (ModelMissing, ModelDamaged):

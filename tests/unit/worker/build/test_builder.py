@@ -88,6 +88,14 @@ def test_a_folder_that_is_not_a_model_is_left_alone(tiny_gguf: Path, tmp_path: P
 
 
 @quickly
+def test_a_model_of_another_name_is_left_alone(tiny_gguf: Path, tmp_path: Path, steps: Steps) -> None:
+    before = build(tiny_gguf, tmp_path / "mine", Silent()).fingerprint
+    with pytest.raises(ConfigError, match="holds another model, tiny"):
+        build_source(tiny_gguf, tmp_path / "mine", "other", "fp32", Form("0", "1"), steps)
+    assert open_folder(tmp_path / "mine").fingerprint == before
+
+
+@quickly
 def test_an_empty_folder_is_filled(tiny_gguf: Path, tmp_path: Path, steps: Steps) -> None:
     (tmp_path / "model").mkdir()
     verify_folder(build(tiny_gguf, tmp_path / "model", steps))
