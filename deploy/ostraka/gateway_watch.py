@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 import structlog
 
-from ostraka.core_times import read_core_times
 from ostraka.gateway_child import GatewayChild
+from ostraka_shared.core_times import read_core_times
 
 log = structlog.get_logger()
 

@@ -4,7 +4,7 @@ Silence is what its reports leave, less the time in which it wanted a core and h
 whoever came after it would have to wait for a core too.
 """
 
-from dataclasses import dataclass
+from ostraka_shared.core_times import CoreTimes
 
 SILENT_S = 2.5
 """What an event loop of ours does in one go takes a quarter of a second at most. The clients of one that hangs see
@@ -13,16 +13,6 @@ STARVED_S = 15.0
 """The longest silence, whatever excuses it: nobody waits for its answers any more."""
 STEP_S = 0.5
 """What one look counts at most: who looks may have stood still itself, and those it looks at with it."""
-
-
-@dataclass(frozen=True, slots=True)
-class CoreTimes:
-    """Of a process, so far: seconds on a core, and seconds in wait of one. `wants_core`: just now it runs, or waits for
-    a core or for the disk, as where it was swapped out."""
-
-    ran_s: float
-    waited_s: float
-    wants_core: bool
 
 
 class Stillness:
@@ -45,16 +35,9 @@ class Stillness:
         step_s = min(passed_s, STEP_S)
         self._looked = now
         self.unheard_s += step_s
-        self.silent_s += max(0.0, step_s - self._excused_s(passed_s, times))
+        starved_s = times.starved_s(self._times, passed_s) if times and self._times else 0.0
+        self.silent_s += max(0.0, step_s - starved_s)
         if self._times is None and times is not None and times.wants_core:
             self.silent_s = 0.0  # as it is found, so it may have been until now
         self._times = times
         return self.silent_s > SILENT_S or self.unheard_s > STARVED_S
-
-    def _excused_s(self, passed_s: float, times: CoreTimes | None) -> float:
-        """A wait shows in `waited_s` once it is over; until then, in that the process wants a core and does not run."""
-        before = self._times
-        if before is None or times is None:
-            return 0.0
-        waits_s = passed_s - (times.ran_s - before.ran_s) if times.wants_core else 0.0
-        return min(passed_s, max(0.0, waits_s, times.waited_s - before.waited_s))

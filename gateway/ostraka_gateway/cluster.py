@@ -170,6 +170,9 @@ class Cluster:
             # Stopped together (a suspended machine, a paused container), this process may be the first to move again.
             if (late_s := now - self._judge_due) > self._heartbeat_ms / 1000:
                 forgive(self.roster, late_s, now)
+            for worker in self.roster:
+                if self._silence.is_overdue(worker, now):
+                    self._silence.look(worker, self._watch.core_times(worker.identity), now)
             suspect, lost = self._silence.judge(self.roster, now)
             for worker in suspect:
                 log.warning("worker_suspect", worker=worker.hello.worker_id, held_requests=len(worker.held))

@@ -9,7 +9,7 @@ def heard(worker: Worker, pace: Pace, now: float) -> None:
     """To be told of each of its messages, before what that says: it is alive, and the call that it was in has ended."""
     if worker.running_tokens:
         _end_call(worker, pace, now)
-    worker.last_heard = now
+    worker.last_heard, worker.starved_s, worker.looked = now, 0.0, None
     if worker.state is WorkerState.SUSPECT:
         worker.state = WorkerState.READY
 

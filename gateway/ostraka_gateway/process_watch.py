@@ -13,13 +13,14 @@ from collections.abc import Callable
 import psutil
 
 from ostraka_shared.addresses import host_id
+from ostraka_shared.core_times import CoreTimes, read_core_times
 
 
 class ProcessWatch:
     def __init__(self) -> None:
         self._host = host_id()
         self._pidfds: dict[bytes, int] = {}
-        self._siblings: set[bytes] = set()
+        self._siblings: dict[bytes, int] = {}
 
     def add(self, identity: bytes, host: str, pid: int, on_exit: Callable[[], None]) -> None:
         """Does nothing for a process elsewhere: there, silence must tell. `on_exit` is called on the event loop."""
@@ -34,7 +35,7 @@ class ProcessWatch:
             return  # a kernel or sandbox without pidfd
         self._pidfds[identity] = pidfd
         if _is_sibling(pid):
-            self._siblings.add(identity)
+            self._siblings[identity] = pid
         asyncio.get_running_loop().add_reader(pidfd, on_exit)
 
     def is_running(self, identity: bytes) -> bool:
@@ -50,6 +51,11 @@ class ProcessWatch:
         """Of the same supervisor."""
         return identity in self._siblings
 
+    def core_times(self, identity: bytes) -> CoreTimes | None:
+        """None for one that is no sibling, and where the system does not say."""
+        pid = self._siblings.get(identity)
+        return read_core_times(pid) if pid is not None else None
+
     def kill(self, identity: bytes) -> None:
         """Also a stopped process dies of SIGKILL; its supervisor starts another.
 
@@ -60,7 +66,7 @@ class ProcessWatch:
                 signal.pidfd_send_signal(self._pidfds[identity], signal.SIGKILL)
 
     def remove(self, identity: bytes) -> None:
-        self._siblings.discard(identity)
+        self._siblings.pop(identity, None)
         if (pidfd := self._pidfds.pop(identity, None)) is not None:
             asyncio.get_running_loop().remove_reader(pidfd)
             os.close(pidfd)

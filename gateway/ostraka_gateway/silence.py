@@ -1,12 +1,14 @@
 """When a worker is no longer to be trusted. Pure: time comes in as `now`, in seconds of any monotonic clock.
 
 A worker is silent only if its inference loop is: each message it sends comes from there. A call's size says how long
-silence may last.
+silence may last. Time in which it wanted a core and had none is suspicious, since others may answer sooner; but it is
+no reason to kill it and to blame what it holds: that ends by itself, and its successor would wait for a core too.
 """
 
 from collections.abc import Iterable
 
 from ostraka_gateway.worker import Worker, WorkerState
+from ostraka_shared.core_times import CoreTimes
 
 LOAD_S = 300.0
 """How long a worker may take from HELLO to READY: a large model from a cold disk."""
@@ -19,6 +21,8 @@ IDLE_S = 5.0
 """At least how long a worker that holds nothing of this gateway's may be silent. Nobody waits for it, and while it is
 suspect it gets no work: that a busy machine let it wait for a core for two seconds is no reason to kill it. What hangs
 is still replaced, and sooner than the default deadline, in case all workers do."""
+STARVED_S = 15.0
+"""So much is excused at most, as of a gateway: nobody waits for its answers any more."""
 
 
 class Silence:
@@ -32,7 +36,7 @@ class Silence:
         suspect, lost = [], []
         for worker in workers:
             silent_s = now - worker.last_heard
-            if silent_s > self._lost_after_s(worker):
+            if silent_s - min(worker.starved_s, STARVED_S) > self._lost_after_s(worker):
                 lost.append(worker)
             elif silent_s > self._suspect_after_s(worker) and worker.state is WorkerState.READY:
                 worker.state = WorkerState.SUSPECT
@@ -47,6 +51,17 @@ class Silence:
             return LOAD_S
         after_s = LOST_BEATS * self._heartbeat_s + LOST_CALLS * worker.patience_s
         return after_s if worker.held else max(IDLE_S, after_s)
+
+    def look(self, worker: Worker, times: CoreTimes | None, now: float) -> None:
+        """To be told often of one that `is_overdue`. `times`: None where the system does not say; nothing is excused
+        then."""
+        if worker.looked and times:
+            looked_at, before = worker.looked
+            worker.starved_s += times.starved_s(before, now - looked_at)
+        worker.looked = (now, times) if times else None
+
+    def is_overdue(self, worker: Worker, now: float) -> bool:
+        return now - worker.last_heard > self._heartbeat_s
 
 
 def forgive(workers: Iterable[Worker], pause_s: float, now: float) -> None:

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from ostraka_gateway.cost import CostModel
 from ostraka_gateway.credit import Credit
+from ostraka_shared.core_times import CoreTimes
 from ostraka_shared.messages import Beat, Hello
 
 PATIENCE = 2.0
@@ -43,11 +44,14 @@ class Worker:
     """`held` maps each request sent to this worker and not yet answered by it to its tokens: what is outstanding is
     counted when it is sent, never taken from reports. `started` are the requests of the running call. `others_tokens`
     are those it says it holds for other gateways. Its speed is what it measured itself before it was ready, and what
-    its calls take since, smoothed."""
+    its calls take since, smoothed. `starved_s`: of its silence, how long it wanted a core and had none, as far as it
+    was `looked` at: when, and what its times were."""
 
     identity: bytes
     hello: Hello
     last_heard: float
+    starved_s: float = 0.0
+    looked: tuple[float, CoreTimes] | None = None
     state: WorkerState = WorkerState.STARTING
     credit: Credit = field(default_factory=Credit)
     batch_tokens: int = 0

@@ -9,7 +9,8 @@ from ostraka import gateway_watch as watch_module
 from ostraka.gateway_child import GatewayChild
 from ostraka.gateway_watch import ASK_S, FIRST_REPORT_S, POLL_S, GatewayWatch
 from ostraka.restarts import RestartPolicy
-from ostraka.stillness import SILENT_S, STEP_S, CoreTimes, Stillness
+from ostraka.stillness import SILENT_S, STEP_S, Stillness
+from ostraka_shared.core_times import CoreTimes
 
 
 class Gateway(GatewayChild):

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ostraka.stillness import SILENT_S, STARVED_S, STEP_S, CoreTimes, Stillness
+from ostraka.stillness import SILENT_S, STARVED_S, STEP_S, Stillness
+from ostraka_shared.core_times import CoreTimes
 
 LOOK_S = 0.1
 

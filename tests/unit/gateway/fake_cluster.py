@@ -54,6 +54,9 @@ class FakeWatch:
     def add(self, identity, _host, _pid, on_exit):
         self.exits[identity] = on_exit
 
+    def core_times(self, _identity):
+        return None
+
     def is_sibling(self, _identity):
         return True
 

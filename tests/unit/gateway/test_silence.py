@@ -3,8 +3,18 @@
 import pytest
 
 from ostraka_gateway import hearing
-from ostraka_gateway.silence import IDLE_S, LOAD_S, LOST_BEATS, LOST_CALLS, SUSPECT_BEATS, Silence, forgive
+from ostraka_gateway.silence import (
+    IDLE_S,
+    LOAD_S,
+    LOST_BEATS,
+    LOST_CALLS,
+    STARVED_S,
+    SUSPECT_BEATS,
+    Silence,
+    forgive,
+)
 from ostraka_gateway.worker import WorkerState, patience_s
+from ostraka_shared.core_times import CoreTimes
 from ostraka_shared.messages import Started
 from tests.unit.gateway.workers import BEAT_S, LOST_S, SILENT_S, SPEED, join
 
@@ -86,3 +96,40 @@ def test_who_was_heard_after_the_pause_is_suspected_as_soon_as_ever(roster):
     hearing.heard(worker, roster.pace, 1000.0)
     forgive(roster, 1000.0, 1000.0)
     assert Silence(BEAT_S).judge(roster, 1000.0 + SILENT_S)[0] == [worker]
+
+
+def stand_in_line(silence, worker, until, ran=0.0):
+    """Looked at each eighth of a second, it wants a core; of each second it has had `ran` of one."""
+    now = worker.last_heard
+    while now < until:
+        now += 0.125
+        if silence.is_overdue(worker, now):
+            silence.look(worker, CoreTimes(ran * now, 0.0, wants_core=True), now)
+    return now
+
+
+def test_who_waits_for_a_core_is_suspect_as_soon_but_not_lost_for_it(roster):
+    worker, silence = join_busy(roster), Silence(BEAT_S)
+    now = stand_in_line(silence, worker, 3 * LOST_S)
+    assert silence.judge(roster, now) == ([worker], [])
+    now = stand_in_line(silence, worker, LOST_S + STARVED_S + BEAT_S)
+    assert silence.judge(roster, now)[1] == [worker]
+
+
+def test_who_has_a_core_and_says_nothing_hangs(roster):
+    worker, silence = join_busy(roster), Silence(BEAT_S)
+    assert silence.judge(roster, stand_in_line(silence, worker, LOST_S, ran=1.0))[1] == [worker]
+
+
+def test_what_was_excused_is_not_excused_the_next_silence(roster):
+    worker, silence = join_busy(roster), Silence(BEAT_S)
+    now = stand_in_line(silence, worker, 3 * LOST_S)
+    hearing.heard(worker, roster.pace, now)
+    assert silence.judge(roster, now + LOST_S)[1] == [worker]
+
+
+def test_where_the_system_does_not_say_nothing_is_excused(roster):
+    worker, silence = join_busy(roster), Silence(BEAT_S)
+    for now in (1.0, 1.25, 1.5):
+        silence.look(worker, None, now)
+    assert silence.judge(roster, LOST_S)[1] == [worker]

@@ -40,6 +40,9 @@ class ToldWatch:
     def add(self, identity, _host, _pid, on_exit) -> None:
         self.exits[identity] = on_exit
 
+    def core_times(self, _identity) -> None:
+        return None
+
     def is_sibling(self, _identity) -> bool:
         return self.siblings
 

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 
-from ostraka.core_times import read_core_times
+from ostraka_shared.core_times import read_core_times
 from tests.waiting import wait_until
 
 

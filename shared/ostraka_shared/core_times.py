@@ -1,11 +1,26 @@
 """What the kernel says of a process's share of the cores: /proc/PID/task/*/schedstat and stat."""
 
+from dataclasses import dataclass
 from pathlib import Path
-
-from ostraka.stillness import CoreTimes
 
 WANTING = frozenset("RD")
 """Runs, or waits for a core; waits for the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoreTimes:
+    """Of a process, so far: seconds on a core, and seconds in wait of one. `wants_core`: just now it runs, or waits for
+    a core or for the disk, as where it was swapped out."""
+
+    ran_s: float
+    waited_s: float
+    wants_core: bool
+
+    def starved_s(self, before: "CoreTimes", passed_s: float) -> float:
+        """Of the seconds that have passed since, those in which it wanted a core and had none. A wait shows in
+        `waited_s` once it is over; until then, in that the process wants a core and does not run."""
+        waits_s = passed_s - (self.ran_s - before.ran_s) if self.wants_core else 0.0
+        return min(passed_s, max(0.0, waits_s, self.waited_s - before.waited_s))
 
 
 def read_core_times(pid: int) -> CoreTimes | None:
