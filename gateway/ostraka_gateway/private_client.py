@@ -58,7 +58,7 @@ class PrivateClient:
             writer.write(request)
             await writer.drain()
             received = await _read(reader)
-        except (OSError, EOFError, ValueError, KeyError, asyncio.LimitOverrunError) as bad:
+        except (OSError, EOFError, ValueError, LookupError, asyncio.LimitOverrunError) as bad:
             raise Unreachable(f"{type(bad).__name__}: {bad}") from bad
         finally:  # also where whoever waits for it was cancelled: the other side sees that by the connection's end
             is_kept = received is not None and received.headers.get("connection") != "close"

@@ -254,6 +254,21 @@ async def test_nobody_there_is_said(tmp_path):
         await PrivateClient(str(tmp_path / "nobody")).post("/x", {}, b"")
 
 
+@pytest.mark.parametrize(
+    "said", [b"HTTP/1.1\r\ncontent-length: 0", b"HTTP/1.1 200 OK", b"HTTP/1.1 ok\r\ncontent-length: 0"]
+)
+async def test_a_response_that_is_none_is_as_nobody_there(tmp_path, said):
+    async def say(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said + b"\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_unix_server(say, tmp_path / "s"):
+        with pytest.raises(Unreachable):
+            await PrivateClient(str(tmp_path / "s")).post("/x", {}, b"hi")
+
+
 async def test_a_kept_connection_that_has_ended_is_made_anew(listener, tmp_path, monkeypatch):
     monkeypatch.setattr(connection_drain, "LAST_REQUESTS_S", 0.1)
     private = str(tmp_path / "p")
