@@ -12,7 +12,7 @@ from tests.waiting import is_dead, wait_until
 
 CHILD = """
 import os, signal, socket, sys
-name, incarnation, folder = sys.argv[1:]
+name, incarnation, folder, *control = sys.argv[1:]
 def note(event):
     with open(folder + "/journal", "a") as journal:
         journal.write(f"{name} {incarnation} {event} {os.getpid()}\\n")
@@ -23,19 +23,12 @@ signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 note("start")
 if has("crash"):
     sys.exit(7)
-if name == "gateway":
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(folder + "/figures.sock")
-    listener.listen()
-    listener.settimeout(0.005)
-    while signal.SIGTERM not in signal.sigpending():
-        try:
-            asking, _ = listener.accept()
-        except TimeoutError:
-            continue
-        asking.sendall(b'{"ready_workers": %d}' % (0 if has("nobody_ready") else 2))
-        asking.close()
-signal.sigwait([signal.SIGTERM])
+if control:
+    channel = socket.socket(fileno=int(control[0]))
+    while not signal.sigtimedwait([signal.SIGTERM], 0.05):
+        channel.send(b'{"ready_workers": %d, "figures": {}}' % (0 if has("nobody_ready") else 2))
+else:
+    signal.sigwait([signal.SIGTERM])
 note("TERM")
 while has("stubborn"):
     signal.pause()
@@ -49,6 +42,7 @@ from pathlib import Path
 from ostraka import stopping
 from ostraka.children import Child
 from ostraka.front_desk import FrontDesk
+from ostraka.gateway_child import GatewayChild
 from ostraka.generation import Generation
 from ostraka.recycling import Recycling
 from ostraka.restarts import RestartPolicy
@@ -61,13 +55,12 @@ from ostraka.supervisor import Supervisor
 folder, child = Path(sys.argv[1]), sys.argv[2]
 stopping.SECOND_SIGNAL_S = 0.0
 listener = socket.create_server(("127.0.0.1", 0))
-def make(name):
-    return Child(
-        name,
-        lambda incarnation: ["-S", "-c", child, name, str(incarnation), str(folder)],
-        RestartPolicy(lambda: 0.0),
-    )
-first = Generation(1, [make("gateway")], [make("w0"), make("w1")])
+def make(kind, name):
+    def command(incarnation):
+        return ["-S", "-c", child, name, str(incarnation), str(folder), *map(str, made.pass_fds)]
+    made = kind(name, command, RestartPolicy(lambda: 0.0))
+    return made
+first = Generation(1, [make(GatewayChild, "gateway")], [make(Child, "w0"), make(Child, "w1")])
 first.figures_at, first.workers_at = [f"{folder}/figures.sock"], [f"{folder}/workers.sock"]
 succession = Succession(first)
 with taken_signals() as signals, FrontDesk(folder) as desk:
