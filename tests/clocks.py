@@ -4,6 +4,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from tests.waiting import let_run
+
 
 class FakeClock:
     """`install(monkeypatch, module)` gives that module, and no other, this clock for `time`."""
@@ -37,7 +39,7 @@ class FakeTimeLoop(asyncio.SelectorEventLoop):
 
     def settle(self) -> None:
         """Runs what is ready, and what that makes ready, and so on; no timer fires that is not due."""
-        self.run_until_complete(_yield_often())
+        self.run_until_complete(let_run())
         if self._raised:
             raise self._raised.pop(0)
 
@@ -50,8 +52,3 @@ class FakeTimeLoop(asyncio.SelectorEventLoop):
             self._raised.append(context["exception"])
         else:
             self.default_exception_handler(context)
-
-
-async def _yield_often() -> None:
-    for _ in range(8):
-        await asyncio.sleep(0)

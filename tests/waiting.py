@@ -33,6 +33,12 @@ async def until(predicate: Callable[[], object], deadline_s: float = 10.0) -> No
             await asyncio.sleep(POLL_S)
 
 
+async def let_run(turns: int = 8) -> None:
+    """So many turns of the event loop, in no time: tasks and callbacks that were made go on until they wait."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
 def is_dead(process: psutil.Process) -> bool:
     """Also one that nobody has waited for yet."""
     try:

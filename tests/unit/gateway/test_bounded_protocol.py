@@ -11,7 +11,7 @@ from uvicorn.server import ServerState
 from ostraka_gateway.arrival import HEAD_BYTES_MAX
 from ostraka_gateway.plain_protocol import HALF_CLOSE_S
 from ostraka_gateway.refusing_protocol import protocol_for
-from tests.waiting import until
+from tests.waiting import let_run, until
 
 OVER = HEAD_BYTES_MAX * 3
 
@@ -182,7 +182,7 @@ async def test_the_answer_to_a_request_is_never_the_refusal_of_the_next(protocol
 async def test_an_old_client_is_told_nothing_before_its_answer(protocol, asked):
     head = b"POST /a HTTP/1.%d\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
     protocol.data_received(head % 0)
-    await asyncio.sleep(0)
+    await let_run()
     protocol.data_received(b"first")
     await until(lambda: asked and not protocol.tasks)
     assert (asked, status_of(protocol)) == (["/a first"], 200)

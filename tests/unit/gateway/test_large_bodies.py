@@ -6,6 +6,7 @@ from ostraka_gateway.body import read_body
 from ostraka_gateway.large_bodies import BODIES_HELD, LARGE_BODY_BYTES, LargeBodies, Room
 from ostraka_shared.errors import Overloaded
 from tests.unit.gateway.test_body import request
+from tests.waiting import let_run
 
 MOST = 2 * LARGE_BODY_BYTES
 LARGE = b"x" * (LARGE_BODY_BYTES + 1)
@@ -21,12 +22,6 @@ async def crowd(bodies, count=BODIES_HELD):
 async def read(bodies, *chunks, timeout_s=10.0, **headers):
     with Room(bodies) as room:
         return await read_body(request(*chunks, **headers), MOST, timeout_s, room)
-
-
-async def let_run():
-    """Tasks that were made until they wait."""
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("headers", [{"content_length": str(len(LARGE))}, {}], ids=["as announced", "as it grew"])

@@ -7,6 +7,7 @@ import pytest
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.middleware import REQUEST_ID_HEADER, Envelope
 from ostraka_shared.errors import Overloaded
+from tests.waiting import let_run
 
 
 def start(status=200, headers=()):
@@ -132,7 +133,7 @@ async def test_the_servers_end_is_an_answer_or_none_and_no_error_of_the_request(
         await asyncio.Event().wait()
 
     asked = asyncio.create_task(exchange.run(app))
-    await asyncio.sleep(0)
+    await let_run()
     asked.cancel()
     await asked
     assert [message.get("status") for message in exchange.sent] == ([200] if before else [503, None])
