@@ -2,16 +2,13 @@
 
 import ctypes
 import mmap
-import re
-from pathlib import Path
 
 import pytest
 
 from ostraka_worker.own_memory import joined, own_mapped
+from tests.unit.worker.mappings import LARGE_PAGES, flags_at
 
 PAGES = 3
-LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
-"""Of a kernel that has them."""
 
 
 def test_what_was_mapped_outlives_the_files_change_cut_and_end(tmp_path):
@@ -45,14 +42,3 @@ def test_the_copy_is_asked_for_in_large_pages(tmp_path):
     address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
     own_mapped([path])
     assert "hg" in flags_at(address)
-
-
-def flags_at(address):
-    """Of the mapping that the address lies in."""
-    for mapping in re.split(
-        r"^(?=[0-9a-f]+-)", Path("/proc/self/smaps").read_text(encoding="utf-8"), flags=re.MULTILINE
-    )[1:]:
-        first, last = (int(each, 16) for each in mapping.split(maxsplit=1)[0].split("-"))
-        if first <= address < last:
-            return mapping.partition("VmFlags:")[2].split()
-    raise AssertionError("nothing is mapped there")
