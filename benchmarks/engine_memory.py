@@ -32,7 +32,7 @@ from ostraka_worker.snapshots import Snapshots
 from tests.unit.worker.build.tiny import write_tiny
 
 RANDOM_REQUESTS, EMBEDDED_REQUESTS = 100_000, 2_000
-"""The embedded model in int8 answers 10 to 40 of them a second, as busy as the machine is: 100,000 take an hour or three."""
+"""The embedded model in int8 answers 10 to 40 of them a second, as busy as the machine is: 100,000 take hours."""
 VOCABULARY = 260
 SAMPLES = 200
 
