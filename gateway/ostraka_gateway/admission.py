@@ -86,7 +86,8 @@ def admit(demand: Demand, load: Load, queue_limit_tokens: int) -> None:
             "ask fewer questions at a time, or allow more time with x-deadline-ms"
         )
     if (refusal := _overload(demand, load, queue_limit_tokens)) is not None:
-        raise refusal
+        # Anew: one that this frame names would hold the frame, and with it all that is on the stack.
+        raise Overloaded(str(refusal), refusal.retry_after_s)
 
 
 def _overload(demand: Demand, load: Load, queue_limit_tokens: int) -> Overloaded | None:

@@ -29,7 +29,7 @@ from ostraka_gateway.single_flight import Reply
 from ostraka_gateway.successor import REFUSED, Successor
 from ostraka_gateway.timeline import Timeline
 from ostraka_gateway.tokenization import TokenizedRequest
-from ostraka_shared.errors import ClientLeft, DeadlineExceeded, InvalidRequest, OstrakaError
+from ostraka_shared.errors import ClientLeft, DeadlineExceeded, InvalidRequest, OstrakaError, Overloaded
 
 DEADLINE_HEADER = "x-deadline-ms"
 JSON = "application/json"
@@ -176,7 +176,7 @@ def _refuse_if_all_are(gateway: Gateway, http: Request, deadline: float, body: b
         return
     if (refusal := gateway.cluster.single_flight.refusal_of_all(deadline)) is not None:
         gateway.rate_limit.check_tokens(http.state.key, asyncio.get_running_loop().time())
-        raise refusal
+        raise Overloaded(str(refusal), refusal.retry_after_s)  # anew, as in `admit`
 
 
 def _is_plain(request: SystemOneRequest) -> bool:
