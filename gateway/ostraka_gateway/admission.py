@@ -86,8 +86,7 @@ def admit(demand: Demand, load: Load, queue_limit_tokens: int) -> None:
             "ask fewer questions at a time, or allow more time with x-deadline-ms"
         )
     if (refusal := _overload(demand, load, queue_limit_tokens)) is not None:
-        # Anew: one that this frame names would hold the frame, and with it all that is on the stack.
-        raise Overloaded(str(refusal), refusal.retry_after_s)
+        raise refusal
 
 
 def _overload(demand: Demand, load: Load, queue_limit_tokens: int) -> Overloaded | None:

@@ -29,7 +29,7 @@ from ostraka_gateway.single_flight import Reply
 from ostraka_gateway.successor import REFUSED, Successor
 from ostraka_gateway.timeline import Timeline
 from ostraka_gateway.tokenization import TokenizedRequest
-from ostraka_shared.errors import ClientLeft, DeadlineExceeded, InvalidRequest, OstrakaError, Overloaded
+from ostraka_shared.errors import ClientLeft, DeadlineExceeded, InvalidRequest, OstrakaError
 
 DEADLINE_HEADER = "x-deadline-ms"
 JSON = "application/json"
@@ -69,6 +69,9 @@ async def respond(gateway: Gateway, dialect: Dialect, http: Request) -> Response
     try:
         return await _decide(gateway, dialect, http)
     except (ValidationError, OstrakaError) as bad:
+        # Where a frame it came through names it, or the future it came by, they hold each other, and all that is on the
+        # stack: the body, its tokens. Only a garbage collection would find them.
+        bad.__traceback__ = None
         return to_response(dialect.refuse(bad))
 
 
@@ -176,7 +179,7 @@ def _refuse_if_all_are(gateway: Gateway, http: Request, deadline: float, body: b
         return
     if (refusal := gateway.cluster.single_flight.refusal_of_all(deadline)) is not None:
         gateway.rate_limit.check_tokens(http.state.key, asyncio.get_running_loop().time())
-        raise Overloaded(str(refusal), refusal.retry_after_s)  # anew, as in `admit`
+        raise refusal
 
 
 def _is_plain(request: SystemOneRequest) -> bool:

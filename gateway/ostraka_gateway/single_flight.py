@@ -84,7 +84,6 @@ class SingleFlight:
             raise errors.DeadlineExceeded("no answer before the deadline", self.retry_s()) from None
         finally:
             self._leave(request_id, request)
-            del answered  # where it holds an error that goes through here, the two would hold each other
         return self._reply(request_id, request, asked_at)
 
     def refusal_of_all(self, deadline: float) -> errors.Overloaded | None:

@@ -2,17 +2,19 @@
 comes only once there is a lot of it, and moves who is in flight then to where it looks still more rarely."""
 
 import asyncio
-import contextlib
 import gc
 
 import pytest
+from starlette import requests
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from ostraka_gateway.dialect import SystemOneDialect
 from ostraka_gateway.parts import Part, Request
 from ostraka_gateway.refusing_protocol import protocol_for
 from ostraka_shared import errors
 from tests.unit.gateway.test_bounded_protocol import Transport
+from tests.unit.gateway.test_unread_requests import Exchange
 from tests.unit.gateway.world import LIMIT, World, is_empty, suspect
 from tests.waiting import until
 
@@ -115,8 +117,10 @@ class Told(World):
         self._ask, self.single_flight.ask = self.single_flight.ask, self._ask_and_be_told
 
     async def _ask_and_be_told(self, *asked):
-        with contextlib.suppress(errors.ServingError):
+        try:
             await self._ask(*asked)
+        except errors.ServingError as bad:
+            bad.__traceback__ = None  # as `respond` does
 
 
 @pytest.fixture
@@ -124,6 +128,14 @@ def world():
     world = Told()
     yield world
     world.close()
+
+
+@pytest.fixture
+def exchange():
+    made = Exchange()
+    yield made
+    made.gateway.large_bodies.close()
+    made.gateway.tokenizer_pool.shutdown()
 
 
 @pytest.fixture
@@ -144,6 +156,12 @@ def test_a_request_is_forgotten_whatever_becomes_of_it(world, new_objects, fate)
     assert not list(world.parts)
     world.tasks.clear()
     assert count(new_objects, Request | Part) == 0
+
+
+async def test_a_refusal_holds_nothing_of_the_request(exchange, new_objects):
+    status, _, _ = await exchange.ask(SystemOneDialect("m"), b"x" * 1000)
+    assert status == 529
+    assert count(new_objects, requests.Request) == 0
 
 
 @pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "in vain"])
