@@ -56,7 +56,7 @@ def report(own: dict[str, list[Point]]) -> None:
         found = gain([points[len(points) // 2 :]]).times(UNIT)
         first, last = points[0][1], points[-1][1]
         print(
-            f"{name:16} {first:.2f} MB at first, {last:.2f} at last; {found.rate:+.3f} ± {found.doubt:.3f} MB in {UNIT:,}"
+            f"{name:16} {first:.2f} MB at first, {last:.2f} at last; {found.rate:+.3f} ± {found.doubt:.3f} in {UNIT:,}"
         )
 
 
