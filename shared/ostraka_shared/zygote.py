@@ -18,11 +18,16 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import NoReturn, Protocol
+from dataclasses import dataclass
+from typing import Generic, NoReturn, Protocol, TypeVar
 
 import structlog
 
+from ostraka_shared.errors import OstrakaError
+from ostraka_shared.logs import configure_logs
+from ostraka_shared.options import add_options, build_parser, read_settings
 from ostraka_shared.process_control import count_threads, die_with_parent, give_back_memory, name_process
+from ostraka_shared.stray_signals import log_stray_signals
 
 log = structlog.get_logger()
 
@@ -50,6 +55,44 @@ class Life(Protocol):
 
     def live(self, arguments: list[str], sockets: Sequence[int]) -> int:
         """Its turn. The exit code. `sockets`: descriptors that it was given, in their order."""
+
+
+class ZygoteSettings(Protocol):
+    @property
+    def control_fd(self) -> int:
+        """The socket on which the supervisor asks."""
+
+
+Settings = TypeVar("Settings", bound=ZygoteSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Program(Generic[Settings]):
+    """`log_name`: in each line of the log; `ps_name`: as `ps` shows it."""
+
+    module: str
+    description: str
+    settings: type[Settings]
+    log_name: str
+    ps_name: str
+
+
+def run_program(program: Program[Settings], load: Callable[[Settings], Life], argv: Sequence[str] | None) -> int:
+    """A zygote's `main`: until the supervisor hangs up. The exit code."""
+    parser = build_parser(program.module, program.description)
+    add_options(parser, program.settings)
+    values = parser.parse_args(argv)
+    configure_logs(program.log_name, values.log_format, values.log_level)
+    log_stray_signals()
+    name_process(program.ps_name)
+    try:
+        settings = read_settings(program.settings, values)
+        with socket.socket(fileno=settings.control_fd) as control:
+            Zygote(control, load(settings)).serve()
+    except (OstrakaError, OSError, RuntimeError, MemoryError) as bad:
+        log.error("zygote_failed", error=type(bad).__name__, detail=str(bad))
+        return EXIT_FAILED
+    return 0
 
 
 class Zygote:
