@@ -19,7 +19,6 @@ from ostraka.running_cluster import RunningCluster
 from ostraka_gateway.control import REPORT_S
 from tests.cluster import Asked, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
-from tests.waiting import let_pass
 
 pytestmark = pytest.mark.faults
 
@@ -165,6 +164,18 @@ def is_complete(health: dict[str, Any]) -> bool:
     return [each.get("ready_workers") for each in health["gateways"]] == [2, 2]
 
 
+def wait_reported(client: httpx.Client) -> None:
+    """Until that gateway has told its supervisor what is so now: its loop had a turn after the next report was due."""
+    due = time.monotonic() + REPORT_S
+
+    def has_turned() -> bool:
+        asked = time.monotonic()
+        return client.get("/livez").status_code == 200 and asked > due
+
+    wait_for(has_turned, "a turn that began after the report was due")
+    assert client.get("/livez").status_code == 200, "and ended"
+
+
 def test_a_killed_gateway_costs_its_own_clients_only_and_is_replaced(pair: Cluster) -> None:
     before, broken = pair.gateways()["gateway1"], pair.metric("ostraka_broken_requests_total")
     with connected(pair, "gateway") as mine, connected(pair, "gateway1") as theirs:
@@ -172,7 +183,8 @@ def test_a_killed_gateway_costs_its_own_clients_only_and_is_replaced(pair: Clust
         stalled, lost = (Asked(partial(client.post, "/v1/systemone", json=stall)) for client in (mine, theirs))
         wait_for(lambda: pair.health()["in_flight_requests"] == 2, "both are in")
         wait_for(lambda: any(worker["running_tokens"] for worker in pair.health()["workers"]), "a worker runs one")
-        let_pass(3 * REPORT_S)  # by then it has reported the request, and none that was asked while waiting for it
+        with connected(pair, "gateway1") as another:
+            wait_reported(another)
         before.kill()
         with pytest.raises(httpx.TransportError):
             lost.response()
