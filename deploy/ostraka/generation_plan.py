@@ -39,6 +39,10 @@ GATEWAY_GRACE_SHARE = 0.8
 GATEWAY_SPARE_SILENT_S = 1.0
 """It has nothing to do before it speaks, within 10 ms. One that does not is given up for the next one."""
 
+ZYGOTE_DELAY_S = 30.0
+"""At most between two that die as they load, as for want of memory: whoever is to be forked meanwhile loads for itself,
+and those that serve are not to pay for a load each second."""
+
 
 @dataclass(frozen=True)
 class ClusterPlan:
@@ -168,7 +172,7 @@ def _make_gateway_zygote(number: int, cluster: ClusterPlan) -> Zygote:
         )
         return ["-m", "ostraka_gateway.zygote", *to_flags(settings)]
 
-    policy = RestartPolicy(random.random)
+    policy = RestartPolicy(random.random, ZYGOTE_DELAY_S)
     zygote = Zygote("gateway zygote", command, policy, spare_silent_s=GATEWAY_SPARE_SILENT_S)
     return zygote
 
@@ -201,7 +205,7 @@ def _make_zygote(node: int, config: ServeConfig, folder: ModelFolder, layout: Co
         )
         return ["-m", "ostraka_worker.zygote", *to_flags(settings)]
 
-    zygote = Zygote(f"zygote {node}", command, RestartPolicy(random.random), withheld=auth.VARIABLES)
+    zygote = Zygote(f"zygote {node}", command, RestartPolicy(random.random, ZYGOTE_DELAY_S), withheld=auth.VARIABLES)
     return zygote
 
 

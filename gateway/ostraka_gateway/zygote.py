@@ -4,7 +4,7 @@ Of the 1.5 s that a gateway takes to start, 1.4 are Python's modules and the tok
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ostraka_gateway.__main__ import load_model
 from ostraka_gateway.__main__ import main as serve
@@ -40,11 +40,11 @@ class GatewayLife:
     def prepare(self) -> bool:
         return True
 
-    def live(self, arguments: list[str], sockets: Sequence[int]) -> int:
+    def live(self, arguments: list[str], sockets: Sequence[int], on_serving: Callable[[], None]) -> int:
         """`sockets`: the one to listen on, and the channel to the supervisor. Their numbers here are others than in the
         arguments, and of two the last one counts."""
         listener, control = sockets
-        return serve([*arguments, f"--listen-fd={listener}", f"--control-fd={control}"], self._model)
+        return serve([*arguments, f"--listen-fd={listener}", f"--control-fd={control}"], self._model, on_serving)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     supervisor ──control: one channel a fork──► zygote ──the channel──► spare, which then is what was asked for
         ▲                                                                 │
-        └────── the channel: arguments, sockets ─►  ◄─ pid or refusal  ─► go
+        └── the channel: arguments, sockets ─►  ◄─ pid or refusal  ─► go  ◄─ that it serves
 
 A spare is forked ahead, so that it is there in no time. It is no child of the zygote but of the supervisor, the
 subreaper: that sees it exit, and the zygote's death costs nothing that runs. A spare that has no channel yet ends with
@@ -34,6 +34,8 @@ log = structlog.get_logger()
 LOADED = b"loaded"
 HANDED = b"handed"
 """For each channel, in their order: a spare has it, or it was refused. What is silent then is the spare."""
+SERVING = b"serving"
+"""The last that a fork says on its channel: whoever dies before may have that from what it is forked from."""
 MESSAGE_BYTES = 1 << 16
 """The longest is a command line, whose paths and endpoints are of a few kilobytes at most; a longer datagram would be
 cut short."""
@@ -53,8 +55,9 @@ class Life(Protocol):
     def prepare(self) -> bool:
         """Before its turn; False where it is not fit for it."""
 
-    def live(self, arguments: list[str], sockets: Sequence[int]) -> int:
-        """Its turn. The exit code. `sockets`: descriptors that it was given, in their order."""
+    def live(self, arguments: list[str], sockets: Sequence[int], on_serving: Callable[[], None]) -> int:
+        """Its turn. The exit code. `sockets`: descriptors that it was given, in their order. `on_serving`: to be called
+        once it has come so far that it can."""
 
 
 class ZygoteSettings(Protocol):
@@ -171,7 +174,7 @@ class Zygote:
             _send(channel, {"pid": os.getpid()})
             if not channel.recv(MESSAGE_BYTES):
                 return 0  # given up meanwhile: another one has its name by now
-        return self._life.live(json.loads(message), sockets)
+            return self._life.live(json.loads(message), sockets, lambda: _say_serving(channel))
 
 
 def _pass_on(spare: socket.socket, channel: socket.socket) -> bool:
@@ -186,6 +189,11 @@ def _pass_on(spare: socket.socket, channel: socket.socket) -> bool:
 def _refuse(channel: socket.socket, reason: str) -> None:
     channel.recv(MESSAGE_BYTES)  # closed with the arguments unread, it would seem to have broken
     _send(channel, {"refused": reason})
+
+
+def _say_serving(channel: socket.socket) -> None:
+    with contextlib.suppress(OSError), channel:  # the supervisor has ended, and the system is about to end us
+        channel.send(SERVING)
 
 
 def _send(channel: socket.socket, report: dict[str, object]) -> None:

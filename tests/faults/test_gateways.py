@@ -199,7 +199,7 @@ def test_a_killed_gateway_costs_its_own_clients_only_and_is_replaced(pair: Clust
     )
 
 
-@pytest.mark.parametrize("fault", ["none", "spare killed", "spare stopped", "zygote killed"])
+@pytest.mark.parametrize("fault", ["none", "spare killed", "spare stopped", "zygote killed", "zygote stopped"])
 def test_a_killed_gateway_is_forked_again_whatever_became_of_what_it_is_forked_from(pair: Cluster, fault: str) -> None:
     """And killed once more, as soon as it is there."""
     wait_for(lambda: pair.gateways().keys() == {"gateway", "gateway1"} and named(pair, "ostraka gspare"), "all is well")
@@ -210,6 +210,8 @@ def test_a_killed_gateway_is_forked_again_whatever_became_of_what_it_is_forked_f
         spare.suspend()
     elif fault == "zygote killed":
         zygote.kill()
+    elif fault == "zygote stopped":
+        zygote.suspend()
     for _ in range(2):
         before = pair.gateways()["gateway1"]
         before.kill()

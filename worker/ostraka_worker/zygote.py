@@ -6,7 +6,7 @@ A spare has made a call, so that a worker is there in the time it takes to dial 
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,8 +61,8 @@ class WorkerLife:
             log.error("fork_answers_otherwise")
         return is_same
 
-    def live(self, arguments: list[str], _: Sequence[int]) -> int:
-        return work(arguments, self._warm)
+    def live(self, arguments: list[str], _: Sequence[int], on_serving: Callable[[], None]) -> int:
+        return work(arguments, self._warm, on_serving)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
 """A real zygote and what is forked from it, with this process as the supervisor: no gateway answers the workers."""
 
 import contextlib
+import json
 import os
 import random
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +17,17 @@ import psutil
 import pytest
 
 from ostraka import forking
-from ostraka.children import ForkFailed
-from ostraka.forking import FEW_DEATHS, SILENT_S, ForkedProcess, Zygote, reap_strays
+from ostraka.children import FEW_MUTE, Child, ForkFailed
+from ostraka.forking import (
+    FEW_DEATHS,
+    SILENT_S,
+    STOPPED_S,
+    UNSERVED_S,
+    WAITED_FOR_S,
+    ForkedProcess,
+    Zygote,
+    reap_strays,
+)
 from ostraka.restarts import RestartPolicy
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_shared.options import to_flags
@@ -35,6 +47,7 @@ class Bench:
         self.run_dir.mkdir(mode=0o700)
         self.model = model
         self.others = {child.pid for child in psutil.Process().children()}
+        self.all_asked: list[ForkedProcess] = []
         self.zygote = Zygote("zygote", self._command, RestartPolicy(random.random))
         self.zygote.start()
 
@@ -42,18 +55,22 @@ class Bench:
         config = ZygoteConfig(str(self.model.path), self.zygote.pass_fds[0], log_format="json")
         return ["-m", "ostraka_worker.zygote", *to_flags(config)]
 
-    def ask(self, name: str = "w0") -> ForkedProcess:
+    def flags(self, name: str) -> list[str]:
         config = WorkerConfig((f"ipc://{self.run_dir}/workers.sock",), str(self.model.path), name, log_format="json")
-        asked = self.zygote.fork(to_flags(config))
+        return to_flags(config)
+
+    def ask(self, name: str = "w0") -> ForkedProcess:
+        asked = self.zygote.fork(self.flags(name))
         assert asked
+        self.all_asked.append(asked)
         return asked
 
     def fork(self, name: str = "w0") -> ForkedProcess:
         """One that serves: it takes SIGTERM in its own way."""
         asked = self.ask(name)
-        wait_until(lambda: asked.poll() or asked.pid)
+        wait_until(lambda: asked.poll() or asked.has_served)
         assert asked.poll() is None
-        wait_until(lambda: catches(asked.pid, signal.SIGTERM))
+        assert catches(asked.pid, signal.SIGTERM)
         assert psutil.Process(asked.pid).name() == f"ostraka {name}"
         return asked
 
@@ -86,6 +103,9 @@ class Bench:
 
     def close(self) -> None:
         self.zygote.hang_up()
+        for asked in self.all_asked:
+            if asked.channel:
+                asked.channel.close()
         if self.zygote.process:
             self.zygote.send(signal.SIGKILL)
             self.zygote.process.wait()
@@ -238,6 +258,70 @@ def handed_over(bench: Bench) -> None:
         return bench.zygote.handed == bench.zygote.asked
 
     wait_until(is_so)
+
+
+def look_for(bench: Bench, clock: FakeClock, seconds: float) -> None:
+    """As a supervisor does."""
+    for _ in range(round(seconds / 0.1)):
+        bench.zygote.look(clock())
+        clock.advance(0.1)
+
+
+def test_a_zygote_that_somebody_stopped_is_killed_and_sooner_where_it_is_waited_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.fork("w0")
+    clock = FakeClock().install(monkeypatch, forking)
+    bench.process.suspend()
+    wait_until(lambda: bench.process.status() == psutil.STATUS_STOPPED)
+    look_for(bench, clock, STOPPED_S)
+    bench.process.resume()
+    wait_until(lambda: bench.process.status() != psutil.STATUS_STOPPED)
+    look_for(bench, clock, 0.1)
+    bench.process.suspend()
+    wait_until(lambda: bench.process.status() == psutil.STATUS_STOPPED)
+    look_for(bench, clock, WAITED_FOR_S + 0.1)
+    assert bench.zygote.reap() is None, "it was stopped for a moment twice"
+    asked = bench.ask("w1")
+    look_for(bench, clock, 0.1)
+    assert wait_until(bench.zygote.reap) == -signal.SIGKILL
+    with pytest.raises(ForkFailed) as failed:
+        asked.poll()
+    assert failed.value.may_be_repeated, "another will have loaded as soon as whoever asked would have"
+
+
+def test_forks_that_have_no_memory_to_begin_with_are_followed_by_one_that_loads_for_itself(bench: Bench) -> None:
+    """What a spare does before its turn needs none; its sockets' threads do."""
+    bench.fork("w0")
+    limit = bench.process.memory_info().vms + (4 << 20)
+    bench.process.rlimit(psutil.RLIMIT_AS, (limit, limit))
+    bench.fork("w1").send_signal(signal.SIGKILL)  # of before the limit
+    command = ["-m", "ostraka_worker", *bench.flags("w2")]
+    child = Child("w2", lambda _: command, RestartPolicy(random.random), fork_from=bench.zygote.fork)
+    for _ in range(FEW_MUTE):
+        child.start()
+        assert wait_until(child.reap) == -signal.SIGABRT
+        child.schedule_restart(has_been_ready=True)
+    child.start()
+    assert (child.forked, bench.zygote.reap()) == (None, None)
+    child.send(signal.SIGKILL)
+    assert wait_until(child.reap) == -signal.SIGKILL
+
+
+def test_a_fork_that_has_its_go_and_does_not_serve_is_killed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock().install(monkeypatch, forking)
+    zygotes_end, fork = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as hanging, fork:
+        zygotes_end.settimeout(0.0)
+        asked = ForkedProcess(bench.zygote, zygotes_end, 1)
+        fork.send(json.dumps({"pid": hanging.pid}).encode())
+        assert asked.poll() is None
+        clock.advance(UNSERVED_S)
+        assert asked.poll() is None
+        clock.advance(0.1)
+        asked.poll()
+        assert asked.wait() == -signal.SIGKILL
+        assert not asked.has_served
 
 
 def test_a_zygote_that_loads_is_given_longer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
