@@ -27,7 +27,7 @@ from ostraka_shared.addresses import (
     gateway_name,
     ipc_endpoint,
 )
-from ostraka_shared.errors import ConfigError
+from ostraka_shared.errors import ConfigError, OstrakaError
 from ostraka_shared.front_files import read_front, write_front
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_shared.options import to_flags
@@ -78,14 +78,19 @@ def first_generation(
 def next_generation(
     number: int, config: ServeConfig, folder: ModelFolder, layout: CoreLayout, listener: socket.socket, run_dir: Path
 ) -> Generation:
-    """`run_dir`: the generation's own, which is made here. Raises ConfigError or OSError."""
+    """`run_dir`: the generation's own, which is made here, and left only with a generation. Raises ConfigError or
+    OSError."""
     shutil.rmtree(run_dir, ignore_errors=True)  # of a server that was killed
     run_dir.mkdir(mode=0o700)
-    sockets = tuple(str(run_dir / f"{gateway_name(n)}.sock") for n in range(config.processes.gateways))
-    for path in sockets:
-        check_endpoint(f"ipc://{path}{SUFFIX}")
-    cluster = ClusterPlan(config, folder, layout, run_dir, secrets.token_hex(8), sockets)
-    generation = _make_generation(number, cluster, listener)
+    try:
+        sockets = tuple(str(run_dir / f"{gateway_name(n)}.sock") for n in range(config.processes.gateways))
+        for path in sockets:
+            check_endpoint(f"ipc://{path}{SUFFIX}")
+        cluster = ClusterPlan(config, folder, layout, run_dir, secrets.token_hex(8), sockets)
+        generation = _make_generation(number, cluster, listener)
+    except (OstrakaError, OSError):
+        shutil.rmtree(run_dir, ignore_errors=True)
+        raise
     generation.run_dir, generation.private_sockets = run_dir, sockets
     return generation
 
