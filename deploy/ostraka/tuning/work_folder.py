@@ -1,4 +1,4 @@
-"""The folder that a tuning works in: found to be usable before hours of learning, and left only with something in it."""
+"""The folder that a tuning works in: usable before hours of learning, and left only with something in it."""
 
 import contextlib
 from collections.abc import Iterator

@@ -13,18 +13,25 @@ def settings(folder, *, resume=False):
     )
 
 
-def test_what_ends_before_anything_was_kept_leaves_nothing(tmp_path):
-    with pytest.raises(ConfigError, match="too few"), open_work(settings(tmp_path)) as work:
+def end(folder, bad, kept=None):
+    """A tuning that had kept that when it ended so."""
+    with open_work(settings(folder)) as work:
         assert (work / LOG_FILE).exists()
-        raise ConfigError("too few")
+        if kept:
+            (work / kept).write_bytes(b"x")
+        raise bad
+
+
+def test_what_ends_before_anything_was_kept_leaves_nothing(tmp_path):
+    with pytest.raises(ConfigError, match="too few"):
+        end(tmp_path, ConfigError("too few"))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("kept", [LOG_FILE, PLACE_FILE, "m.safetensors", "notes.txt"])
 def test_what_was_kept_stays(tmp_path, kept):
-    with pytest.raises(KeyboardInterrupt), open_work(settings(tmp_path)) as work:
-        (work / kept).write_bytes(b"x")
-        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        end(tmp_path, KeyboardInterrupt(), kept)
     assert (tmp_path / "m.tuning" / kept).read_bytes() == b"x"
 
 
