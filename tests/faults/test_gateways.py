@@ -1,9 +1,7 @@
 """Two gateways before two workers: what is asked of one is answered whatever becomes of the other."""
 
 import signal
-import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -19,10 +17,9 @@ from ostraka.running_cluster import RunningCluster
 from ostraka_gateway.control import REPORT_S
 from tests.cluster import Asked, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
+from tests.faults.loads import BODY, under_load
 
 pytestmark = pytest.mark.faults
-
-BODY = {"model": "jev-latest", "state": "s", "questions": {"q": {"type": "noul", "instructions": "Is it so?"}}}
 
 
 @pytest.fixture(scope="module")
@@ -47,62 +44,6 @@ def connected(cluster: Cluster, name: str) -> Iterator[httpx.Client]:
             if mine in {each.raddr for each in cluster.gateways()[name].net_connections("tcp")}:
                 yield client
                 return
-
-
-class Load:
-    """Clients one after the other's answer: with a connection each that they keep, or with a new one each time."""
-
-    def __init__(self, cluster: Cluster, clients: int, *, keeps: bool) -> None:
-        self.answers: Counter[tuple[int, bytes]] = Counter()
-        self.errors: list[Exception] = []
-        self._is_over = threading.Event()
-        self._ask = self._keep if keeps else self._dial
-        self._url = cluster.url
-        self._threads = [threading.Thread(target=self._run, args=(n,), daemon=True) for n in range(clients)]
-        for thread in self._threads:
-            thread.start()
-
-    @property
-    def count(self) -> int:
-        return sum(self.answers.values())
-
-    def wait_for(self, more: int) -> None:
-        before = self.count
-        wait_for(lambda: self.count >= before + more or self.errors, f"{more} more answers")
-
-    def end(self) -> None:
-        self._is_over.set()
-        for thread in self._threads:
-            thread.join(30)
-
-    def _run(self, number: int) -> None:
-        try:
-            self._ask({**BODY, "state": f"state {number}"})
-        except Exception as bad:  # noqa: BLE001
-            self.errors.append(bad)
-
-    def _keep(self, body: dict[str, object]) -> None:
-        with httpx.Client(base_url=self._url, timeout=30) as client:
-            while not self._is_over.is_set():
-                self._count(body, client.post("/v1/systemone", json=body))
-
-    def _dial(self, body: dict[str, object]) -> None:
-        while not self._is_over.is_set():
-            self._count(body, httpx.post(f"{self._url}/v1/systemone", json=body, timeout=30))
-
-    def _count(self, body: dict[str, object], response: httpx.Response) -> None:
-        self.answers[response.status_code, f"{body['state']} {response.json().get('answers')}"] += 1
-
-
-@contextmanager
-def under_load(cluster: Cluster, *, keeps: bool) -> Iterator[Load]:
-    load = Load(cluster, 4, keeps=keeps)
-    try:
-        load.wait_for(20)
-        yield load
-        load.wait_for(20)
-    finally:
-        load.end()
 
 
 @pytest.mark.parametrize("keeps", [True, False])
