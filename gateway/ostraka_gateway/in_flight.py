@@ -128,8 +128,10 @@ class InFlight:
         return [Done(request), *self._end(request, outcome)]
 
     def _end(self, request: Request, outcome: Outcome) -> list[Instruction]:
+        """Its parts are let go: they know it too, and only a garbage collection would find such a pair, long after."""
         request.outcome = outcome
-        return [withdrawn for part in request.parts for withdrawn in self._withdraw(part)]
+        parts, request.parts = request.parts, []
+        return [withdrawn for part in parts for withdrawn in self._withdraw(part)]
 
     def _withdraw(self, part: Part) -> list[Instruction]:
         self.sending.line.remove(part)
