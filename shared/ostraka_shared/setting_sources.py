@@ -156,7 +156,7 @@ class ConfigFile(configargparse.TomlConfigParser):  # type: ignore[misc]
             )
         if "config" in found.get(TABLE, ()):
             raise configargparse.ConfigFileParserException(
-                f"config in {stream.name} has no effect: one file alone is read, which --config or {CONFIG_VARIABLE} names"
+                f"config in {stream.name} has no effect: only the file that --config or {CONFIG_VARIABLE} names is read"
             )
         return super().parse(io.StringIO(text))
 
