@@ -48,6 +48,9 @@ REAL = (
     Case("link cut 4 times a second, 1.5 s", (Order("cut", ("w1",), 1.5),)),
     Case("worker told to leave (SIGTERM)", (Order("term", ("w0",)),)),
     Case("zygote killed, then a worker", (Order("kill", ("zygote",), is_in_call=False), Order("kill", ("w1",)))),
+    Case(
+        "zygote stopped, then a worker killed", (Order("halt", ("zygote",), is_in_call=False), Order("kill", ("w1",)))
+    ),
     Case("gateway killed", (Order("kill", (GATEWAY,), is_in_call=False),)),
     Case("gateway hangs", (Order("hang", (GATEWAY,), 30.0, is_in_call=False),)),
 )
