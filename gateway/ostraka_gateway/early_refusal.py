@@ -13,17 +13,20 @@ from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from ostraka_gateway.decision import DEADLINE_HEADER, Gateway, deadline_ms
-from ostraka_gateway.dialect import Dialects
+from ostraka_gateway.dialect import Dialect, Dialects
 from ostraka_gateway.encodings import decoder_for
 from ostraka_gateway.large_bodies import LARGE_BODY_BYTES
 from ostraka_gateway.lull import Lull
 from ostraka_gateway.middleware import REQUEST_ID_HEADER, count, make_request_id
 from ostraka_gateway.problems import Problem
-from ostraka_gateway.speeds import full_call_s
-from ostraka_shared.errors import RateLimited, RequestError
+from ostraka_shared.errors import Overloaded, RateLimited, RequestError
 
 LIKELY_S = 1.0
 """As long after a refusal the next one is expected."""
+
+HOLDS_S = 0.005
+"""As long a refusal holds for all with as much time: within it the queue becomes no shorter than by as much. To find it
+out is half of what a refusal costs."""
 
 
 class EarlyRefusal:
@@ -33,7 +36,9 @@ class EarlyRefusal:
         self._gateway = gateway
         self._dialects = dialects
         self._most_bytes = min(gateway.body_bytes, LARGE_BODY_BYTES)
-        self._lull = Lull(lambda: full_call_s(gateway.cluster.roster.ready_workers()))
+        self._lull = Lull(gateway.cluster.await_worker)
+        self._known: tuple[float, float, Overloaded | None] = (0.0, 0.0, None)
+        self._worded: tuple[Dialect, Overloaded, Problem] | None = None
 
     def is_likely(self) -> bool:
         return asyncio.get_running_loop().time() - self._gateway.cluster.single_flight.refused_all_at < LIKELY_S
@@ -59,7 +64,7 @@ class EarlyRefusal:
         gateway, now = self._gateway, asyncio.get_running_loop().time()
         key = gateway.keys.check(found.get("authorization"))
         deadline_s = deadline_ms(found.get(DEADLINE_HEADER), gateway.deadline_ms) / 1000
-        refusal = gateway.cluster.single_flight.refusal_of_all(now + deadline_s)
+        refusal = self._refusal_of_all(deadline_s, now)
         body = _decode(found.get("content-encoding", ""), encoded, self._most_bytes) if refusal else None
         if refusal is None or body is None or gateway.asking.holds(body):
             return None
@@ -68,8 +73,21 @@ class EarlyRefusal:
         gateway.rate_limit.check_tokens(key, now)
         gateway.rate_limit.take_request(key, now)
         scope["state"]["key"] = key
-        self._lull.follow(deadline_s)
-        return dialect.refuse(refusal)
+        if not gateway.successor:  # whose answers come from a socket like a client's
+            self._lull.follow(deadline_s)
+        return self._word(dialect, refusal)
+
+    def _refusal_of_all(self, deadline_s: float, now: float) -> Overloaded | None:
+        known_s, until, refusal = self._known
+        if deadline_s != known_s or now >= until:
+            refusal = self._gateway.cluster.single_flight.refusal_of_all(now + deadline_s)
+            self._known = (deadline_s, now + HOLDS_S if refusal else now, refusal)
+        return refusal
+
+    def _word(self, dialect: Dialect, refusal: Overloaded) -> Problem:
+        if not (self._worded and self._worded[0] is dialect and self._worded[1] is refusal):
+            self._worded = (dialect, refusal, dialect.refuse(refusal))
+        return self._worded[2]
 
 
 def _first_of_each(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str] | None:

@@ -12,7 +12,7 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from ostraka_gateway import refusing_protocol
+from ostraka_gateway import early_refusal, refusing_protocol
 from ostraka_gateway.app import create_app, dialects_of
 from ostraka_gateway.asking import hash_of
 from ostraka_gateway.auth import Keys, _digest
@@ -20,13 +20,13 @@ from ostraka_gateway.decision import Gateway
 from ostraka_gateway.early_refusal import LIKELY_S, EarlyRefusal
 from ostraka_gateway.large_bodies import LARGE_BODY_BYTES, LargeBodies
 from ostraka_gateway.limits import DEFAULT_LIMITS
+from ostraka_gateway.lull import REST_S
 from ostraka_gateway.metrics import Metrics
 from ostraka_gateway.rate_limit import RateLimit
 from ostraka_gateway.refusing_protocol import protocol_for
-from ostraka_gateway.roster import Roster
 from ostraka_shared.errors import Overloaded
 from tests.unit.gateway.test_bounded_protocol import Transport
-from tests.waiting import until
+from tests.waiting import let_run, until
 
 HEAD = {"host": "a", "authorization": "Bearer secret", "x-deadline-ms": "2000", "content-type": "application/json"}
 REFUSED = Overloaded("the queue is 9.0 s long and the deadline 2.0 s", 8.8)
@@ -36,9 +36,10 @@ class Front:
     """A gateway that lets nobody in, behind our protocol."""
 
     def __init__(self):
-        self.left_s, self.refusal, self.state, self.compat = [], REFUSED, {}, "default"
+        self.left_s, self.rests, self.refusal, self.state, self.compat = [], [], REFUSED, {}, "default"
         self.single_flight = SimpleNamespace(refusal_of_all=self.refuse, refused_all_at=math.inf)
-        cluster = SimpleNamespace(metrics=Metrics(), single_flight=self.single_flight, roster=Roster("c", "f", 0.0))
+        rest = self.rests.append
+        cluster = SimpleNamespace(metrics=Metrics(), single_flight=self.single_flight, await_worker=rest)
         model = SimpleNamespace(name="m", limits=DEFAULT_LIMITS)
         pool, bodies = ThreadPoolExecutor(1), LargeBodies(2 * LARGE_BODY_BYTES)
         self.gateway = Gateway("gateway", None, model, cluster, pool, bodies, 9000, "2026-01-01")
@@ -174,9 +175,26 @@ async def test_nor_is_it_asked_where_not_all_are_refused_alike(front):
 
 
 @pytest.mark.parametrize("is_taken", [True, False])
-async def test_a_successor_may_let_in_whom_it_takes(front, is_taken):
+async def test_a_successor_may_let_in_whom_it_takes_and_is_heard_at_once(front, is_taken):
     front.gateway.successor = SimpleNamespace(takes=lambda http: is_taken and http.client is None)
     assert bool(front.refusals.answer(scope(), b"{}")) != is_taken
+    await let_run()
+    assert front.rests == []
+    front.gateway.successor = None
+    assert front.refusals.answer(scope(), b"{}")
+    await let_run()
+    assert front.rests == [REST_S]
+
+
+@pytest.mark.parametrize(("holds_s", "asked"), [(60.0, 3), (0.0, 5)])
+async def test_who_has_as_much_time_is_told_the_same_for_a_moment(front, monkeypatch, holds_s, asked):
+    monkeypatch.setattr(early_refusal, "HOLDS_S", holds_s)
+    refusals = front.refusals
+    told = [refusals.answer(scope(deadline), b"{}") for deadline in ("2000", "2000", "900", "900")]
+    front.refusal = None
+    told.append(refusals.answer(scope("2000"), b"{}"))
+    assert [bool(each) for each in told] == [True, True, True, True, False]
+    assert len(front.left_s) == asked
 
 
 async def test_a_rate_is_taken_from_once(front):
@@ -189,8 +207,8 @@ async def test_a_rate_is_taken_from_once(front):
     assert (await answer(front.connect(), request()))[0].startswith(b"HTTP/1.1 429 ")
 
 
-def scope():
-    headers = [(name.encode(), value.encode()) for name, value in HEAD.items()]
+def scope(deadline="2000"):
+    headers = [(name.encode(), value.encode()) for name, value in (HEAD | {"x-deadline-ms": deadline}).items()]
     return {"type": "http", "method": "POST", "path": "/v1/systemone", "headers": headers, "state": {}}
 
 
