@@ -1,7 +1,6 @@
 """The parts of the overload, soak and overhead benchmarks that compute: on figures whose answer is known."""
 
 import contextlib
-import math
 import socket
 
 import pytest
@@ -10,41 +9,7 @@ from benchmarks.faults import idle_connections
 from benchmarks.faults.overhead import read_timing
 from benchmarks.faults.overload import by_fifths, summarize
 from benchmarks.faults.raw_client import Ended, RawClient
-from benchmarks.faults.soak import Growth
-from benchmarks.faults.trend import fit
 from benchmarks.faults.wire import content_length, parse_head
-
-
-def line(begin: float, per_s: float, level: float, points: int = 100) -> list[tuple[float, float]]:
-    return [(begin + at, level + per_s * at) for at in range(points)]
-
-
-def test_one_slope_is_found_through_the_levels_of_several_processes() -> None:
-    trend = fit([line(0, 2.0, 100), line(50, 2.0, 7000)], settle_s=0)
-    assert (trend.per_s, trend.error_per_s, trend.points) == (pytest.approx(2.0), pytest.approx(0.0, abs=1e-6), 200)
-    assert trend.most == 7198
-
-
-def test_a_process_that_replaces_a_smaller_one_is_no_growth() -> None:
-    assert fit([line(0, 0.0, 100), line(100, 0.0, 200)], settle_s=0).per_s == pytest.approx(0.0)
-
-
-def test_the_time_in_which_it_settles_is_left_out() -> None:
-    settling = [(float(at), 10.0 * min(at, 20)) for at in range(100)]
-    assert fit([settling], settle_s=0).per_s > 0.5
-    assert fit([settling], settle_s=20).per_s == pytest.approx(0.0)
-
-
-def test_too_little_is_no_slope() -> None:
-    assert math.isnan(fit([[(0.0, 1.0)], []], settle_s=0).per_s)
-
-
-@pytest.mark.parametrize(
-    ("rss_an_hour", "files_an_hour", "grows"), [(9.0, 0.0, False), (11.0, 0.0, True), (0, 3, True)]
-)
-def test_growth_is_judged_over_the_run(rss_an_hour: float, files_an_hour: float, grows: bool) -> None:
-    """Half an hour; a twentieth of 100 MB, and of 20 files."""
-    assert Growth("worker", 100.0, 101.0, rss_an_hour, 0.1, 20.0, files_an_hour, 900).grows(0.5) is grows
 
 
 def told(status: int, due: float, ended: float, sent: float | None = None) -> Ended:

@@ -216,6 +216,7 @@ class FakeCluster:
         holders = self.parts.find(work.request_id).holders
         suspects = [holder for holder in holders if holder.state is WorkerState.SUSPECT]
         assert witness.blame(first) + len(suspects) < MAX_BLAME, "a third try"
+        assert {holder.identity for holder in holders} - {holder.identity for holder in suspects} == {identity}
         assert work.deadline_ms >= 1
 
     def introduce(self, process):
