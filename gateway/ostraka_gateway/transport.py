@@ -1,6 +1,7 @@
 """The gateway's end of the wire: one ROUTER that workers dial, on the event loop. It knows bytes and identities."""
 
 import asyncio
+import select
 from collections.abc import Callable
 
 import zmq
@@ -34,6 +35,8 @@ class WorkerSocket:
         self._socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
         self._socket.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
+        self._arrivals = select.poll()
+        self._arrivals.register(self._socket.FD, select.POLLIN)
         self._loop: asyncio.AbstractEventLoop
 
     def bind(self, endpoint: str) -> None:
@@ -72,6 +75,13 @@ class WorkerSocket:
                 return
             self._take(self._socket.recv_multipart(zmq.NOBLOCK))
         self._loop.call_soon(self.take_arrived)
+
+    def await_message(self, timeout_s: float) -> None:
+        """Holds the event loop until something may have arrived, which is taken next; or so long at most."""
+        if self._has_arrived():
+            self._loop.call_soon(self.take_arrived)  # asking has used up the signal
+        else:
+            self._arrivals.poll(timeout_s * 1000)
 
     def _has_arrived(self) -> bool:
         """Asked first, since receiving in vain costs an exception. False once closed."""
