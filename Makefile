@@ -4,60 +4,66 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest
 
-.PHONY: serve test check lint unit e2e faults overload soak test-faults bench bench-fair bench-engine conformance openapi format clean
+# Two at a time, in one checkout, install one after the other; what a target needs is judged when its turn comes.
+LOCK := $(if $(shell command -v flock),flock Makefile)
 
-serve: $(VENV)/.installed        ## install, get and build the embedded model, serve on 127.0.0.1:8017
+.PHONY: installed dev serve test check lint unit e2e faults overload soak test-faults bench bench-fair bench-engine conformance openapi format clean
+
+serve: installed                 ## install, get and build the embedded model, serve on 127.0.0.1:8017
 	$(BIN)/ostraka serve $(FLAGS)
 
-test: $(VENV)/.dev               ## the whole suite: unit, contract, integration, faults, the real model
+test: dev                        ## the whole suite: unit, contract, integration, faults, the real model
 	$(PYTEST) -n 2 --dist loadgroup --hypothesis-profile=thorough
 
-check: $(VENV)/.dev              ## the lints, and beside them the unit tests
+check: dev                       ## the lints, and beside them the unit tests
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint unit
 
-unit: $(VENV)/.dev               ## no processes but the tests' own: the rest is for `make test`
+unit: dev                        ## no processes but the tests' own: the rest is for `make test`
 	$(PYTEST) tests/unit tests/contract -q -n logical --maxprocesses 8 --dist loadgroup -p no:schemathesis
 
-lint: $(VENV)/.dev               ## formatting, lints, types, import rules
+lint: dev                        ## formatting, lints, types, import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-e2e: $(VENV)/.dev                ## the real model behind the real command
+e2e: dev                         ## the real model behind the real command
 	$(PYTEST) -m e2e
 
-faults: $(VENV)/.dev             ## each fault under steady load, and what became of every request: two minutes
+faults: dev                      ## each fault under steady load, and what became of every request: two minutes
 	$(BIN)/python -m benchmarks.faults $(FLAGS)
 
-overload: $(VENV)/.dev           ## three times the capacity: what is answered, and how soon the rest is refused
+overload: dev                    ## three times the capacity: what is answered, and how soon the rest is refused
 	$(BIN)/python -m benchmarks.faults.overload $(FLAGS)
 
-soak: $(VENV)/.dev               ## half an hour of mixed load and random faults: nothing lost, nothing that grows
+soak: dev                        ## half an hour of mixed load and random faults: nothing lost, nothing that grows
 	$(BIN)/python -m benchmarks.faults.soak $(FLAGS)
 
-test-faults: $(VENV)/.dev        ## the tests that kill, stop and starve real processes
+test-faults: dev                 ## the tests that kill, stop and starve real processes
 	$(PYTEST) -m faults
 
-bench: $(VENV)/.dev              ## throughput served against the engine alone; see benchmarks/README.md
+bench: dev                       ## throughput served against the engine alone; see benchmarks/README.md
 	$(BIN)/python -m benchmarks.served_share
 
-bench-fair: $(VENV)/.dev         ## what one costly client of each kind does to the others' p99
+bench-fair: dev                  ## what one costly client of each kind does to the others' p99
 	$(BIN)/python -m benchmarks.fair_share
 
-bench-engine: $(VENV)/.dev       ## the bare engine by call shape: int8, fp32, the machine's peak, kept states, memory
+bench-engine: dev                ## the bare engine by call shape: int8, fp32, the machine's peak, kept states, memory
 	$(BIN)/python -m benchmarks.engine_shapes
 	$(BIN)/python -m benchmarks.engine_memory
 
-conformance: $(VENV)/.dev        ## all of jevcompat and jevbench-mini's batch trials with the real model
+conformance: dev                 ## all of jevcompat and jevbench-mini's batch trials with the real model
 	$(BIN)/python -m benchmarks.conformance
 
-openapi: $(VENV)/.installed      ## prints the OpenAPI document anew; a test compares it
+openapi: installed               ## prints the OpenAPI document anew; a test compares it
 	$(BIN)/python -m ostraka_gateway.openapi > docs/openapi.json
 
-format: $(VENV)/.dev
+format: dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+installed dev:
+	@$(LOCK) $(MAKE) --no-print-directory $(VENV)/.$@
 
 clean:
 	rm -rf $(VENV)

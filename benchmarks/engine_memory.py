@@ -1,5 +1,5 @@
 """Does memory stay flat? Mixed requests in batches through the planner, the cache and the engine; the resident memory
-now and then, and the slope of a line through its later half.
+now and then, and what it gains over its later half.
 
 python -m benchmarks.engine_memory                                     # 100,000 requests, a random model of two layers
 python -m benchmarks.engine_memory --embedded int8                     # 2,000 requests: 1 to 4 minutes
@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from benchmarks.faults.trend import gain
 from ostraka_shared.messages import Work
 from ostraka_worker.build.builder import ensure_embedded
 from ostraka_worker.build.catalog import PRECISIONS
@@ -35,12 +36,13 @@ RANDOM_REQUESTS, EMBEDDED_REQUESTS = 100_000, 2_000
 """The embedded model in int8 answers 10 to 40 of them a second, as busy as the machine is: 100,000 take hours."""
 VOCABULARY = 260
 SAMPLES = 200
+UNIT = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Flatness:
-    """Resident megabytes: at the first and the last sample, and what a line through the later half gains in 100,000
-    requests, with twice its standard error."""
+    """Resident megabytes: at the first and the last sample, and what the later half gains in 100,000 requests, with
+    half its interval of 95 %."""
 
     first_mb: float
     last_mb: float
@@ -121,12 +123,8 @@ def random_tokens(random: np.random.Generator, count: int) -> bytes:
 
 
 def fit(samples: list[tuple[int, float]]) -> Flatness:
-    later = np.array(samples[len(samples) // 2 :])
-    x = later[:, 0] / 100_000
-    (slope, _), residuals, *_ = np.polyfit(x, later[:, 1], 1, full=True)
-    rest = float(residuals[0]) if len(residuals) else 0.0
-    error = (rest / max(len(x) - 2, 1) / float(((x - x.mean()) ** 2).sum())) ** 0.5
-    return Flatness(samples[0][1], samples[-1][1], float(slope), 2 * error)
+    later = gain([samples[len(samples) // 2 :]]).times(UNIT)
+    return Flatness(samples[0][1], samples[-1][1], later.rate, later.doubt)
 
 
 if __name__ == "__main__":

@@ -22,13 +22,14 @@ BUSY_S = 2.0
 """How long to wait for a worker to be in a call, so that its end costs something."""
 ZYGOTE = "zygote"
 NOT_INJECTED = "not injected"
-SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM}
+SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "halt": signal.SIGSTOP}
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What happens to whom. `fault` is one of `ostraka chaos`, or `term`: SIGTERM. Several targets are of these two,
-    with `gap_s` between them. `is_in_call`: the first of them is hit while it computes."""
+    """What happens to whom. `fault` is one of `ostraka chaos`, or `term`: SIGTERM, or `halt`: SIGSTOP for ever. Several
+    targets are of `kill` and these two, with `gap_s` between them. `is_in_call`: the first of them is hit while it
+    computes."""
 
     fault: str
     targets: tuple[str, ...]

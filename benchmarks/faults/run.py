@@ -17,6 +17,7 @@ QUIET_S = 2.0
 RECOVERY_S = 30.0
 POLL_S = 0.02
 EXIT_CODE = "exit code"
+GATEWAY = "gateway"
 REDISPATCHED = "ostraka_redispatched_requests_total"
 
 
@@ -31,6 +32,10 @@ class Case:
     is_with_large: bool = False
     ends_server: bool = False
 
+    @property
+    def ends_gateways(self) -> bool:
+        return any(GATEWAY in order.targets for order in self.orders)
+
 
 REAL = (
     Case("worker killed in a call, 3 times", (Order("kill", ("w0",)), Order("kill", ("w1",)), Order("kill", ("w0",)))),
@@ -43,8 +48,11 @@ REAL = (
     Case("link cut 4 times a second, 1.5 s", (Order("cut", ("w1",), 1.5),)),
     Case("worker told to leave (SIGTERM)", (Order("term", ("w0",)),)),
     Case("zygote killed, then a worker", (Order("kill", ("zygote",), is_in_call=False), Order("kill", ("w1",)))),
-    Case("gateway killed", (Order("kill", ("gateway",), is_in_call=False),)),
-    Case("gateway hangs", (Order("hang", ("gateway",), 30.0, is_in_call=False),)),
+    Case(
+        "zygote stopped, then a worker killed", (Order("halt", ("zygote",), is_in_call=False), Order("kill", ("w1",)))
+    ),
+    Case("gateway killed", (Order("kill", (GATEWAY,), is_in_call=False),)),
+    Case("gateway hangs", (Order("hang", (GATEWAY,), 30.0, is_in_call=False),)),
 )
 DRAIN = Case("server told to end (SIGTERM)", ends_server=True)
 FAKE = (

@@ -1,33 +1,35 @@
-"""Mixed load for half an hour, five minutes with random faults and five without in turns: nothing lost, and neither
-memory nor open files that grow.
+"""Mixed load for half an hour with random faults: nothing lost, and neither memory nor open files that grow.
 
     make soak       or   python -m benchmarks.faults.soak --minutes 30 --seed 1
 
-Memory and files are fitted over time for each kind of process, less each one's first minute. Ends with 1 if a request
-was lost, failed, wrong or answered twice; and, in runs of 20 minutes and more, if a kind grows by more than 5 % of its
-mean.
+       first third            second third             last third
+    faults of all kinds    workers and links alone    gateways alone
+
+Who is killed every minute cannot show whether it grows: so each kind has a third in which the others break around it.
+Memory and files are compared within the long lives that this makes, and between successive lives at the same age
+(`trend.py`). Ends with 1 if a request was lost, failed, wrong or answered twice; and, in runs of 20 minutes and more,
+if a kind surely grows by more than 5 % of its mean.
 """
 
 import argparse
 import asyncio
-import contextlib
+import math
 import random
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
 from benchmarks.faults.asking import Clients, SteadyLoad, make_asked, make_large, measure_capacity
 from benchmarks.faults.outcomes import Kind, count_duplicates, percentile
+from benchmarks.faults.processes import KindGrowth, Processes
 from benchmarks.faults.run import REAL, Case, FaultRun
 from benchmarks.faults.serving import FAKE, served
 from benchmarks.faults.table import as_json, as_markdown, as_ms
-from benchmarks.faults.trend import Point, Trend, fit
-from ostraka.running_cluster import GATEWAY_NAME
+from benchmarks.faults.trend import Gain, Verdict
 from ostraka_worker.build.catalog import PRECISIONS
 from tests.cluster import Cluster
 
@@ -37,87 +39,16 @@ LARGE = 6
 CAPACITY_S = 5.0
 SHARE = 0.25
 SAMPLE_S = 2.0
-SETTLE_S = 60.0
 PAUSE_S = (3.0, 12.0)
-PHASE_S = 300.0
+GATEWAY_PAUSE_S = (20.0, 40.0)
+"""Where only gateways end: their lives are long enough to be compared."""
+THIRDS = 3
 JUDGED_MINUTES = 20.0
-GROWTH = 0.05
-MB = 1e6
-KINDS = ("supervisor", "gateway", "zygote", "worker")
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """Of a kind of process: resident memory in MB, and open files; both by the hour."""
-
-    kind: str
-    rss_mb: float
-    most_rss_mb: float
-    rss_mb_an_hour: float
-    rss_error: float
-    files: float
-    files_an_hour: float
-    samples: int
-
-    def grows(self, hours: float) -> bool:
-        return self.rss_mb_an_hour * hours > GROWTH * self.rss_mb or self.files_an_hour * hours > GROWTH * self.files
-
-
-@dataclass(slots=True)
-class Processes:
-    """Memory and open files of a server's processes, by kind and pid, as time goes."""
-
-    supervisor: psutil.Process
-    memory: dict[str, dict[int, list[Point]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
-    files: dict[str, dict[int, list[Point]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
-
-    def sample(self, workers: set[int]) -> None:
-        now = time.monotonic()
-        for each in [self.supervisor, *self.supervisor.children(recursive=True)]:
-            with contextlib.suppress(psutil.Error):
-                kind = self._kind(each, workers)
-                self.memory[kind][each.pid].append((now, each.memory_info().rss))
-                self.files[kind][each.pid].append((now, count_files(each)))
-
-    def growth(self) -> list[Growth]:
-        return [self._fit(kind) for kind in KINDS if self.memory[kind]]
-
-    def _kind(self, process: psutil.Process, workers: set[int]) -> str:
-        if process == self.supervisor:
-            return "supervisor"
-        if GATEWAY_NAME.fullmatch(process.name()):
-            return "gateway"
-        return "worker" if process.pid in workers else "zygote"
-
-    def _fit(self, kind: str) -> Growth:
-        memory: Trend = fit(self.memory[kind].values(), SETTLE_S)
-        files: Trend = fit(self.files[kind].values(), SETTLE_S)
-        hour = 3600 / MB
-        return Growth(
-            kind,
-            memory.mean / MB,
-            memory.most / MB,
-            memory.per_s * hour,
-            memory.error_per_s * hour,
-            files.mean,
-            files.per_s * 3600,
-            memory.points,
-        )
-
-
-def count_files(process: psutil.Process) -> int:
-    """Without the clients' connections: how many those are is for the clients to say."""
-    open_ones = sum(each.status == psutil.CONN_ESTABLISHED for each in process.net_connections("tcp"))
-    return process.num_fds() - open_ones
-
-
-async def watch(cluster: Cluster, processes: Processes) -> None:
-    """A gateway that is being replaced cannot say which its workers are: that sample is left out."""
-    loop = asyncio.get_running_loop()
+async def watch(processes: Processes) -> None:
     while True:
-        with contextlib.suppress(Exception):
-            health = await loop.run_in_executor(None, cluster.health)
-            processes.sample({worker["pid"] for worker in health["workers"]})
+        processes.sample()
         await asyncio.sleep(SAMPLE_S)
 
 
@@ -127,16 +58,15 @@ async def run(cluster: Cluster, values: argparse.Namespace) -> tuple[SteadyLoad,
     rate = values.rate or SHARE * await measure_capacity(clients, asked, CAPACITY_S)
     print(f"{rate:.1f} requests/s for {values.minutes:g} minutes", flush=True)
     processes, injected = Processes(psutil.Process(cluster.process.pid)), Counter[str]()
-    watching = asyncio.create_task(watch(cluster, processes))
+    watching = asyncio.create_task(watch(processes))
     load = SteadyLoad(clients, asked, rate)
     faults = FaultRun(cluster, WORKERS, load, large)
     begun = time.monotonic()
     try:
         while (left_s := begun + 60 * values.minutes - time.monotonic()) > 0:
-            await asyncio.sleep(min(left_s, rng.uniform(*PAUSE_S)))
-            if is_peace(time.monotonic() - begun):
-                continue
-            case: Case = rng.choice(REAL)
+            cases, pause_s = phase(1 - left_s / 60 / values.minutes)
+            await asyncio.sleep(min(left_s, rng.uniform(*pause_s)))
+            case = rng.choice(cases)
             injected[case.name] += 1
             print(f"{time.monotonic() - begun:7.1f} s  {case.name}", flush=True)
             await faults.inject(case)
@@ -148,9 +78,14 @@ async def run(cluster: Cluster, values: argparse.Namespace) -> tuple[SteadyLoad,
     return load, injected, processes, begun
 
 
-def is_peace(elapsed_s: float) -> bool:
-    """Who is killed every minute cannot show whether it grows."""
-    return elapsed_s // PHASE_S % 2 == 1
+def phase(share: float) -> tuple[Sequence[Case], tuple[float, float]]:
+    """What may happen once that share of the time is over, and how long the pauses are."""
+    third = int(share * THIRDS)
+    if third == 0:
+        return REAL, PAUSE_S
+    is_gateways = third > 1
+    cases = [case for case in REAL if case.ends_gateways is is_gateways]
+    return cases, GATEWAY_PAUSE_S if is_gateways else PAUSE_S
 
 
 def report(
@@ -172,25 +107,56 @@ def report(
     if values.json:
         about = {"minutes": values.minutes, "injected": injected, "outcomes": kinds, "twice": twice}
         Path(values.json).write_text(as_json(growth, **about), encoding="utf-8")
-    is_judged = values.minutes >= JUDGED_MINUTES
-    growing = [each.kind for each in growth if is_judged and each.grows(values.minutes / 60)]
-    print(f"spoilt {spoilt}; growing: {', '.join(growing) or ('none' if is_judged else 'too short a run to say')}")
-    return 1 if spoilt or growing else 0
+    verdicts = {each.kind: verdict(each, values.minutes) for each in growth}
+    print(f"spoilt {spoilt}; {summary(verdicts)}")
+    return 1 if spoilt or Verdict.GROWS in verdicts.values() else 0
 
 
-HEADINGS = ("process", "RSS, mean", "most", "RSS an hour", "open files", "open files an hour", "samples")
+def verdict(each: KindGrowth, minutes: float) -> Verdict:
+    if minutes < JUDGED_MINUTES:
+        return Verdict.UNCLEAR
+    both = {each.rss.judge(minutes / 60), each.files.judge(minutes / 60)}
+    return next(worst for worst in (Verdict.GROWS, Verdict.UNCLEAR, Verdict.FLAT) if worst in both)
 
 
-def cells(each: Growth) -> Sequence[str]:
+def summary(verdicts: dict[str, Verdict]) -> str:
+    found = {each: [kind for kind, its in verdicts.items() if its is each] for each in Verdict}
+    return "; ".join(f"{each}: {', '.join(kinds) or 'none'}" for each, kinds in found.items())
+
+
+HEADINGS = (
+    "process",
+    "lives",
+    "RSS, mean",
+    "most",
+    "an hour, within lives",
+    "between lives",
+    "open files",
+    "an hour, within lives",
+    "between lives",
+)
+
+
+def cells(each: KindGrowth) -> Sequence[str]:
+    rss, files = each.rss, each.files
     return (
         each.kind,
-        f"{each.rss_mb:.1f} MB",
-        f"{each.most_rss_mb:.1f} MB",
-        f"{each.rss_mb_an_hour:+.1f} ± {each.rss_error:.1f} MB",
-        f"{each.files:.1f}",
-        f"{each.files_an_hour:+.1f}",
-        str(each.samples),
+        str(each.lives),
+        f"{rss.mean:.1f} MB",
+        f"{rss.most:.1f} MB",
+        as_gain(rss.within),
+        as_gain(rss.between, rss.age_s),
+        f"{files.mean:.1f}",
+        as_gain(files.within),
+        as_gain(files.between, files.age_s),
     )
+
+
+def as_gain(gain: Gain, age_s: float = math.nan) -> str:
+    if not gain.gains:
+        return "-"
+    at = "" if math.isnan(age_s) else f" at {age_s:g} s"
+    return f"{gain.rate:+.1f} ± {gain.doubt:.1f}{at}"
 
 
 def main() -> int:

@@ -29,6 +29,11 @@ CHILD_ENVIRONMENT = {
 }
 
 
+FEW_MUTE = 3
+"""In a row. Forks that die before they serve may have that from what they are forked from. At the start the first is
+enough: nobody is to wait for a second."""
+
+
 class ForkFailed(Exception):
     """No process came of a fork that was asked for. `may_be_repeated`: another one that is asked for may come."""
 
@@ -49,7 +54,13 @@ class Process(Protocol):
     def send_signal(self, number: signal.Signals) -> None: ...
 
 
-Fork = Callable[[Sequence[str], Sequence[int]], Process | None]
+class Fork(Process, Protocol):
+    """`has_served`: it has told that it has come so far."""
+
+    has_served: bool
+
+
+ForkFrom = Callable[[Sequence[str], Sequence[int]], Fork | None]
 """Of a program's arguments, and descriptors of sockets that it is given; None where it cannot even be asked for."""
 
 
@@ -58,7 +69,12 @@ class Child:
     """`command(incarnation)` is its argument list after the interpreter. `withheld`: variables it does not inherit.
 
     `fork_from`, where there is one, makes it of a process that has the program and its model in memory; where that
-    fails, it is started as any other. `on_end` is told of each end: name, incarnation, exit status as of `reap`.
+    fails, or brings nothing that serves, it is started as any other. `on_end` is told of each end: name, incarnation,
+    exit status as of `reap`. `mute_forks`: so many in a row have not served.
+
+        fork ──► serves ──► its death: fork
+          ▲  └── dies before, FEW_MUTE in a row ──► start, once
+          └──────────────────────────────────────────┘
     """
 
     name: str
@@ -67,9 +83,12 @@ class Child:
     pass_fds: tuple[int, ...] = ()
     withheld: Collection[str] = ()
     incarnation: int = 0
-    fork_from: Fork | None = field(default=None, repr=False)
+    fork_from: ForkFrom | None = field(default=None, repr=False)
     on_end: Callable[[str, int, int], None] | None = field(default=None, repr=False)
     process: Process | None = field(default=None, repr=False)
+    forked: Fork | None = field(default=None, repr=False)
+    """The last process, where it was one."""
+    mute_forks: int = 0
     has_fork_failed: bool = False
     started: float = 0.0
     restart_at: float | None = None
@@ -84,11 +103,12 @@ class Child:
         self.started = time.monotonic()
         self.restart_at = None
         if self.fork_from and not self.has_fork_failed:
-            self.process = self.fork_from(self.command(self.incarnation)[2:], self.pass_fds)  # less -m and the module
-            if self.process:
+            self.forked = self.fork_from(self.command(self.incarnation)[2:], self.pass_fds)  # less -m and the module
+            if self.forked:
+                self.process = self.forked
                 return
             self._say_not_forked("no process that has loaded is running")
-        self.has_fork_failed = False
+        self.forked, self.has_fork_failed = None, False
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN)  # until it has handlers of its own: ours would tell us
         try:
             self.process = self._popen()
@@ -117,19 +137,30 @@ class Child:
             if self.process is None or (code := self.process.poll()) is None:
                 return None
         except ForkFailed as bad:
-            if not bad.may_be_repeated:
-                self._say_not_forked(str(bad))
-            self.process, self.has_fork_failed, self.restart_at = None, not bad.may_be_repeated, time.monotonic()
+            self._count_mute(str(bad), most=FEW_MUTE if bad.may_be_repeated else 1)
+            self.process, self.restart_at = None, time.monotonic()
             return None
         if self.on_end:
             self.on_end(self.name, self.incarnation, code)
         self.process = None
         return code
 
+    def _count_mute(self, reason: str, *, most: int) -> None:
+        """A fork has come to nothing."""
+        self.mute_forks += 1
+        if self.mute_forks >= most:
+            self.mute_forks, self.has_fork_failed = 0, True
+            self._say_not_forked(reason)
+
     def _say_not_forked(self, reason: str) -> None:
         log.warning("not_forked", child=self.name, reason=reason, hint="it loads for itself")
 
     def schedule_restart(self, *, has_been_ready: bool) -> None:
+        if self.forked and self.forked.has_served:
+            self.mute_forks = 0
+        elif self.forked:
+            most = FEW_MUTE if has_been_ready else 1
+            self._count_mute("forks die before they serve", most=most)
         now = time.monotonic()
         delay_s = self.policy.next_delay_s(now - self.started, has_been_ready=has_been_ready)
         if delay_s is None:

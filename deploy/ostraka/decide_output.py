@@ -4,8 +4,12 @@ answers.jsonl          whole lines, in the order of the requests ──► appen
 answers.jsonl.again    `NUMBER<tab>OUTCOME` of lines that had no answer and were asked again, one by one
          │
          └── all asked, or the next --resume: put in their places in a copy, which then replaces answers.jsonl
+
+One run at a time: answers.jsonl is locked, by the system, for as long as its run lives.
 """
 
+import contextlib
+import fcntl
 import os
 import shutil
 from collections import Counter
@@ -70,25 +74,47 @@ class Output:
         found = _read_journal(self._journal)
         mended = self._path.with_name(f"{self._path.name}.mended")
         self._sink.seek(0)
-        with mended.open("wb") as copy:
+        with contextlib.ExitStack() as unfinished:
+            copy = unfinished.enter_context(mended.open("w+b"))
+            _lock(copy, mended)  # before it is what others find
             for place, line in enumerate(self._sink):
                 copy.write(found[place] if place in found and read_fate(line) is Fate.UNANSWERED else line)
             copy.flush()
             os.fsync(copy.fileno())
-        shutil.copymode(self._path, mended)
-        mended.replace(self._path)
-        self._journal.unlink()
+            shutil.copymode(self._path, mended)
+            mended.replace(self._path)
+            unfinished.pop_all()
         self._sink.close()
-        self._sink = _open(self._path)
-        self._sink.seek(0, os.SEEK_END)
+        self._sink = copy
+        self._journal.unlink()
 
 
 def _open(output: Path) -> BinaryIO:
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        return output.open("r+b" if output.exists() else "x+b")
+        sink = output.open("r+b" if output.exists() else "x+b")
     except OSError as bad:
         raise ConfigError(f"{output}: {bad.strerror}") from bad
+    try:
+        _lock(sink, output)
+    except ConfigError:
+        sink.close()
+        raise
+    return sink
+
+
+def _lock(file: BinaryIO, output: Path) -> None:
+    """Until it is closed. Raises ConfigError where another run has it, or has just put its own in its place."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        is_ours = False
+    except OSError:  # some network file systems lock nothing
+        is_ours = True
+    else:
+        is_ours = output.exists() and os.path.samestat(os.fstat(file.fileno()), output.stat())
+    if not is_ours:
+        raise ConfigError(f"{output} is being written by another run: wait for its end")
 
 
 def _read(sink: BinaryIO, output: Path, most: int | None) -> Kept:

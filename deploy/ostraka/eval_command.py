@@ -32,9 +32,13 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by", default="source", metavar="FIELD", help="results for each value of this field of a line"
     )
-    parser.add_argument("--json", metavar="FILE", help="the whole report as JSON; - is stdout, without the tables")
     parser.add_argument(
-        "--plot", metavar="FILE", help="the reliability plot as PNG; needs the extra `eval` (docs/eval.md)"
+        "--json", metavar="FILE", help="the whole report as JSON, to a new file; - is stdout, without the tables"
+    )
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        help="the reliability plot as PNG, to a new file; needs the extra `eval` (docs/eval.md)",
     )
     register_answerer(parser)
 
@@ -43,9 +47,7 @@ def run(values: argparse.Namespace) -> int:
     """Exit code 1 where a line could not be used or asked."""
     if values.plot:
         require_plotting()
-    for target in (values.plot, values.json if values.json != "-" else None):
-        if target:
-            _check_writable(Path(target))
+    _check_targets([Path(each) for each in (values.plot, values.json if values.json != "-" else None) if each])
     bad = BadLines()
     examples = list(read_examples(values.data, values.by, bad.add))
     if not examples:
@@ -122,8 +124,17 @@ def _write_files(
             Path(values.json).write_text(text + "\n", encoding="utf-8")
 
 
-def _check_writable(target: Path) -> None:
+def _check_targets(targets: Sequence[Path]) -> None:
     """Raises ConfigError now, and not after an hour of asking."""
+    for target in targets:
+        if target.is_file():
+            raise ConfigError(f"{target} exists: results are never written over a file")
+        _check_writable(target)
+    if len({target.resolve() for target in targets}) < len(targets):
+        raise ConfigError(f"{targets[0]} cannot be both the plot and the report")
+
+
+def _check_writable(target: Path) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as bad:

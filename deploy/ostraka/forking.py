@@ -1,8 +1,8 @@
 """The supervisor's side of a zygote: children that are forked from a process which has loaded, not started anew.
 
-    Child.start ─► Zygote.fork ─► ForkedProcess: asked ─pid─► running ─► exit code
+    Child.start ─► Zygote.fork ─► ForkedProcess: asked ─pid─► running ─serving─► serves ─► exit code
                                       ▲            └─ refused, hung up, overdue ─► ForkFailed: it loads for itself
-                                      └── once more, where a fork says nothing ◄─┘
+                                      └── once more, where a fork says nothing, or its zygote was lost ◄─┘
 
 A request waits in the zygote's socket while that still loads. Each has a channel, which whoever gives up closes.
 """
@@ -16,13 +16,25 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from ostraka.children import Child, ControlledChild, ForkFailed
+from ostraka_shared.core_times import is_stopped
 from ostraka_shared.process_control import adopt_orphans
-from ostraka_shared.zygote import HANDED
+from ostraka_shared.zygote import HANDED, SERVING
+
+log = structlog.get_logger()
 
 SILENT_S = 3.0
 """Forking takes 10 to 40 ms, and a worker's first call as long, or a second where the model is large. A loaded zygote,
 or a spare, of which nothing is heard for so long is stopped or hangs."""
+STOPPED_S, WAITED_FOR_S = 2.5, 0.3
+"""A zygote that somebody has stopped is not waited for, as it would be if it only took its time: how long it may be so
+while nobody waits for its fork, and while somebody does."""
+STEP_S = 0.5
+"""What one look counts at most: who looks may have been stopped too."""
+UNSERVED_S = 60.0
+"""From its pid, a fork takes 20 ms until it serves. One that does not is killed, and followed as one that died."""
 LOAD_S = 300.0
 """As long as the gateway gives a worker: a large model from a cold disk."""
 MESSAGE_BYTES = 1 << 16
@@ -43,6 +55,10 @@ class Zygote(ControlledChild):
     """Of the forks that were asked for, in their order, so many were handed to a spare."""
     has_failed: bool = False
     """A spare was handed one and said nothing, and none has spoken since."""
+    stopped_s: float | None = None
+    looked_at: float = 0.0
+    loaded_incarnation: int = 0
+    """The last that had loaded."""
 
     def start(self) -> None:
         """Raises OSError where it cannot be started, or its forks could not become this process's children."""
@@ -51,9 +67,16 @@ class Zygote(ControlledChild):
         ControlledChild.start(self)
 
     def hang_up(self) -> None:
+        self._listen()
         ControlledChild.hang_up(self)
-        self.heard_at, self.has_failed = None, False
+        self.heard_at, self.has_failed, self.stopped_s = None, False, None
         self.asked = self.handed = 0
+
+    def schedule_restart(self, *, has_been_ready: bool) -> None:
+        """One that has not come so far that it could fork was of no use, however long it took to load."""
+        if self.loaded_incarnation != self.incarnation:
+            self.started = time.monotonic()
+        ControlledChild.schedule_restart(self, has_been_ready=has_been_ready)
 
     def fork(self, arguments: Sequence[str], sockets: Sequence[int] = ()) -> "ForkedProcess | None":
         """A child to be, asked for with `arguments`; None where there is nobody to ask. A zygote that has just died is
@@ -78,6 +101,19 @@ class Zygote(ControlledChild):
         self.asked += 1
         return ForkedProcess(self, ours, self.asked)
 
+    def look(self, now: float) -> None:
+        """To be called several times a second: stopped, it is killed, and followed as one that died."""
+        passed_s, self.looked_at = min(now - self.looked_at, STEP_S), now
+        if self.process is None or not is_stopped(self.process.pid):
+            self.stopped_s = None
+            return
+        self._listen()
+        self.stopped_s = 0.0 if self.stopped_s is None else self.stopped_s + passed_s
+        if self.stopped_s >= (WAITED_FOR_S if self.asked > self.handed else STOPPED_S):
+            log.warning("zygote_stopped", child=self.name, stopped_s=round(self.stopped_s, 1), hint="it is killed")
+            self.stopped_s = None
+            self.send(signal.SIGKILL)
+
     def has_forked(self) -> None:
         """A fork has spoken. It takes one request after the other."""
         self.heard_at, self.has_failed = time.monotonic(), False
@@ -99,10 +135,16 @@ class Zygote(ControlledChild):
             self.send(signal.SIGKILL)
         return is_spares
 
+    def has_handed(self, number: int) -> bool:
+        """Whether a spare was given what was asked for as the `number`th."""
+        self._listen()
+        return self.handed >= number
+
     def _listen(self) -> None:
         with contextlib.suppress(OSError):  # no more
             while self.control and (said := self.control.recv(MESSAGE_BYTES)):
                 self.heard_at = time.monotonic()
+                self.loaded_incarnation = self.incarnation
                 self.handed += said == HANDED
 
 
@@ -112,24 +154,30 @@ class ForkedProcess:
     def __init__(self, zygote: Zygote, channel: socket.socket, number: int) -> None:
         self._zygote = zygote
         self._number = number
+        self._incarnation = zygote.incarnation
         self._channel: socket.socket | None = channel
         self._asked_at = time.monotonic()
         self._code: int | None = None
         self.pid = 0
+        self.has_served = False
 
     @property
     def channel(self) -> socket.socket | None:
-        """Where its pid will come from; None once that is known, or nobody waits for it."""
+        """Where its pid will come from, and then that it serves; None once that is known, or nobody waits for it."""
         return self._channel
 
     def poll(self) -> int | None:
         """Its exit code, as Popen's. Raises ForkFailed."""
-        if self._channel:
+        code = self._wait(os.WNOHANG)  # before its last word is looked for: what it said, it said by then
+        if self._channel and not self.pid:
             self._take_report(self._channel)
-        return self._wait(os.WNOHANG)
+        if self._channel and self.pid:
+            self._await_serving(self._channel)
+        return code
 
     def wait(self) -> int:
         code = self._wait(0)
+        self._hang_up()
         return EXIT_UNKNOWN if code is None else code
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -151,14 +199,36 @@ class ForkedProcess:
         except ConnectionResetError:  # closed with our settings unread
             message = b""
         if not message:
-            self._fail("the process that has loaded has ended, or its fork has")
+            self._take_end()
+            return
         report = json.loads(message)
         if "pid" not in report:
             self._fail(report["refused"])
         self.pid = report["pid"]
         self._zygote.has_forked()
+        self._asked_at = time.monotonic()
         with contextlib.suppress(OSError):  # it has died already, and is about to be reaped
             channel.send(b"go")
+
+    def _take_end(self) -> None:
+        """Of the channel: with the fork, or with its zygote. One that had loaded is followed by another, for which to
+        wait takes no longer than to load, and shares its memory; but only once its end is seen."""
+        zygote = self._zygote
+        is_here = zygote.is_running and zygote.incarnation == self._incarnation
+        is_loss = zygote.loaded_incarnation >= self._incarnation and not (is_here and zygote.has_handed(self._number))
+        if is_here and is_loss:
+            return
+        self._fail("the process that has loaded has ended, or its fork has", may_be_repeated=is_loss)
+
+    def _await_serving(self, channel: socket.socket) -> None:
+        try:
+            self.has_served = channel.recv(MESSAGE_BYTES) == SERVING
+        except BlockingIOError:
+            if time.monotonic() - self._asked_at > UNSERVED_S:
+                self.send_signal(signal.SIGKILL)
+            return
+        except ConnectionResetError:  # it died with its "go" unread
+            pass
         self._hang_up()
 
     def _fail(self, reason: str, *, may_be_repeated: bool = False) -> None:
@@ -187,7 +257,7 @@ class ForkedProcess:
 
 
 def awaited_channels(children: Sequence[Child]) -> list[socket.socket]:
-    """Of the forks that are asked for and have not reported yet."""
+    """Of the forks that are asked for and do not serve yet."""
     forked = [child.process for child in children if isinstance(child.process, ForkedProcess)]
     return [process.channel for process in forked if process.channel]
 

@@ -12,21 +12,17 @@ from ostraka_gateway.orders import MESSAGE_BYTES, CountBroken, Order, Report, de
 
 log = structlog.get_logger()
 
-FEW_MUTE = 3
-"""In a row. Forks that die before they say anything may have that from what they are forked from."""
-
 
 @dataclass(slots=True, eq=False)
 class GatewayChild(ControlledChild):
     """`stillness`: since it last said anything, or was started. `broken_requests`: what those before it had begun when
-    they ended, and nobody has been told of yet. `mute_deaths`: so many times in a row it has ended unheard."""
+    they ended, and nobody has been told of yet."""
 
     report: Report = field(default_factory=Report)
     is_understood: bool = True
     stillness: Stillness = field(default_factory=lambda: Stillness(0.0), repr=False)
     has_reported: bool = False
     broken_requests: int = 0
-    mute_deaths: int = 0
 
     def start(self) -> None:
         ControlledChild.start(self)
@@ -43,10 +39,6 @@ class GatewayChild(ControlledChild):
 
     def schedule_restart(self, *, has_been_ready: bool) -> None:
         """The time that it served counts as waited: it is back at once, unless it dies at once again."""
-        self.mute_deaths = 0 if self.has_reported else self.mute_deaths + 1
-        if self.fork_from and self.mute_deaths >= FEW_MUTE:
-            self.mute_deaths, self.has_fork_failed = 0, True
-            self._say_not_forked(f"{FEW_MUTE} in a row have died before they served")
         ControlledChild.schedule_restart(self, has_been_ready=has_been_ready)
         if self.restart_at is not None and self.has_reported:
             now = time.monotonic()

@@ -27,7 +27,7 @@ from ostraka_shared.addresses import (
     gateway_name,
     ipc_endpoint,
 )
-from ostraka_shared.errors import ConfigError
+from ostraka_shared.errors import ConfigError, OstrakaError
 from ostraka_shared.front_files import read_front, write_front
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_shared.options import to_flags
@@ -38,6 +38,10 @@ GATEWAY_GRACE_SHARE = 0.8
 
 GATEWAY_SPARE_SILENT_S = 1.0
 """It has nothing to do before it speaks, within 10 ms. One that does not is given up for the next one."""
+
+ZYGOTE_DELAY_S = 30.0
+"""At most between two that die as they load, as for want of memory: whoever is to be forked meanwhile loads for itself,
+and those that serve are not to pay for a load each second."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +78,19 @@ def first_generation(
 def next_generation(
     number: int, config: ServeConfig, folder: ModelFolder, layout: CoreLayout, listener: socket.socket, run_dir: Path
 ) -> Generation:
-    """`run_dir`: the generation's own, which is made here. Raises ConfigError or OSError."""
+    """`run_dir`: the generation's own, which is made here, and left only with a generation. Raises ConfigError or
+    OSError."""
     shutil.rmtree(run_dir, ignore_errors=True)  # of a server that was killed
     run_dir.mkdir(mode=0o700)
-    sockets = tuple(str(run_dir / f"{gateway_name(n)}.sock") for n in range(config.processes.gateways))
-    for path in sockets:
-        check_endpoint(f"ipc://{path}{SUFFIX}")
-    cluster = ClusterPlan(config, folder, layout, run_dir, secrets.token_hex(8), sockets)
-    generation = _make_generation(number, cluster, listener)
+    try:
+        sockets = tuple(str(run_dir / f"{gateway_name(n)}.sock") for n in range(config.processes.gateways))
+        for path in sockets:
+            check_endpoint(f"ipc://{path}{SUFFIX}")
+        cluster = ClusterPlan(config, folder, layout, run_dir, secrets.token_hex(8), sockets)
+        generation = _make_generation(number, cluster, listener)
+    except (OstrakaError, OSError):
+        shutil.rmtree(run_dir, ignore_errors=True)
+        raise
     generation.run_dir, generation.private_sockets = run_dir, sockets
     return generation
 
@@ -168,7 +177,7 @@ def _make_gateway_zygote(number: int, cluster: ClusterPlan) -> Zygote:
         )
         return ["-m", "ostraka_gateway.zygote", *to_flags(settings)]
 
-    policy = RestartPolicy(random.random)
+    policy = RestartPolicy(random.random, ZYGOTE_DELAY_S)
     zygote = Zygote("gateway zygote", command, policy, spare_silent_s=GATEWAY_SPARE_SILENT_S)
     return zygote
 
@@ -201,7 +210,7 @@ def _make_zygote(node: int, config: ServeConfig, folder: ModelFolder, layout: Co
         )
         return ["-m", "ostraka_worker.zygote", *to_flags(settings)]
 
-    zygote = Zygote(f"zygote {node}", command, RestartPolicy(random.random), withheld=auth.VARIABLES)
+    zygote = Zygote(f"zygote {node}", command, RestartPolicy(random.random, ZYGOTE_DELAY_S), withheld=auth.VARIABLES)
     return zygote
 
 

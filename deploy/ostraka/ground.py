@@ -1,7 +1,7 @@
 """What a running server stands on and may lose while it runs: its run directory, and its model's files.
 
-    looked at each second ──► sockets, or the copy of the model's small files that gateways read, are gone: the
-                          │   directory is made again, and all bind anew in it
+    looked at each second ──► sockets, counts, or the copy of the model's small files that gateways read, are gone: the
+                          │   directory is made again, and all bind and count anew in it
                           └─► the model's files are others (`model_watch.py`)
 
 Both are said in the log, and by /health as long as they last.
@@ -21,7 +21,7 @@ from ostraka.generation import Generation
 from ostraka.model_watch import ModelWatch
 from ostraka.succession import Succession
 from ostraka_gateway.orders import Degraded, Rebind
-from ostraka_shared.addresses import FRONT_FOLDER, METRICS_FOLDER, check_endpoint, ipc_endpoint
+from ostraka_shared.addresses import FRONT_FOLDER, METRICS_FOLDER, check_endpoint, count_paths, ipc_endpoint
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.front_files import write_front
 
@@ -108,15 +108,18 @@ class Ground:
                 door.order(Rebind())
 
     def _paths_of(self, running: Iterable[Generation]) -> list[Path]:
-        """What each gateway that is up has bound, and what its successor would read. One that is starting or leaving
-        has nothing there."""
+        """What each gateway that is up has bound and counts in, and what one that comes needs. One that is starting or
+        leaving has nothing there."""
         found = []
         for generation in running:
-            front = [self._folder_of(generation) / FRONT_FOLDER / name for name in generation.front]
+            folder = self._folder_of(generation)
+            found += [folder / METRICS_FOLDER, *(folder / FRONT_FOLDER / name for name in generation.front)]
             for door, *sockets in zip(generation.gateways, generation.workers_at, generation.figures_at, strict=True):
                 if isinstance(door, GatewayChild) and door.is_running and door.has_reported and door.control:
-                    found += [*map(Path, sockets), *front]
-        return list(dict.fromkeys(found))
+                    found += map(Path, sockets)
+                    if len(generation.gateways) > 1:
+                        found += count_paths(folder / METRICS_FOLDER, door.name)
+        return found
 
     def _folder_of(self, generation: Generation) -> Path:
         return generation.run_dir or self._run_dir

@@ -19,6 +19,7 @@ class RestartPolicy:
     """One child's history. `jitter()` is in 0..1: it keeps children that died together from returning together."""
 
     jitter: Callable[[], float]
+    most_delay_s: float = MAX_DELAY_S
     quick_deaths: int = 0
 
     def count_death(self, uptime_s: float) -> None:
@@ -27,10 +28,10 @@ class RestartPolicy:
 
     def next_delay_s(self, uptime_s: float, *, has_been_ready: bool) -> float | None:
         """How long to wait before the next start, at first not at all; None to give the child up."""
-        self.count_death(uptime_s)
+        self.count_death(uptime_s if has_been_ready else 0.0)  # a model may take long to load before it cannot
         if not has_been_ready and self.quick_deaths >= CRASH_LIMIT_AT_START:
             return None
         if self.quick_deaths == 1:
             return 0.0  # one death is no loop, and a forked worker is back sooner than any delay ends
-        delay_s = min(FIRST_DELAY_S * 2.0 ** min(self.quick_deaths - 2, 16), MAX_DELAY_S)
+        delay_s = min(FIRST_DELAY_S * 2.0 ** min(self.quick_deaths - 2, 16), self.most_delay_s)
         return delay_s * (0.5 + self.jitter() / 2)

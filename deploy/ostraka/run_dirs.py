@@ -12,21 +12,25 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 
 from ostraka.front_desk import SOCKET_NAME
 from ostraka.ground import lock_folder
+from ostraka_gateway.handover import SUFFIX
 from ostraka_shared.addresses import (
     FIGURES_STEM,
     FRONT_FOLDER,
     METRICS_FOLDER,
     SOCKET_STEM,
     check_endpoint,
+    gateway_name,
     ipc_endpoint,
 )
 from ostraka_shared.death_notes import NOTE_PATTERN
 from ostraka_shared.errors import ConfigError
+from ostraka_shared.front_files import NAMES
 from ostraka_shared.options import expand_user
 from ostraka_shared.setting_sources import flag_named
 
@@ -35,10 +39,25 @@ log = structlog.get_logger()
 PREFIX = "ostraka-"
 MADE = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}")
 """As `tempfile` names it. One that was asked for is not swept: its server may be starting again just now."""
-OURS = re.compile(
-    rf"{SOCKET_NAME}|({SOCKET_STEM}|{FIGURES_STEM})[0-9]*\.sock|{METRICS_FOLDER}|{FRONT_FOLDER}|[0-9]+|{NOTE_PATTERN}"
+
+
+class Content(NamedTuple):
+    """What may lie in a folder of ours: files and sockets, and folders by their names. Where there is anything else, it
+    is somebody's own."""
+
+    files: re.Pattern[str]
+    folders: tuple[tuple[re.Pattern[str], "Content"], ...] = ()
+
+
+SOCKETS = rf"({SOCKET_STEM}|{FIGURES_STEM}|{gateway_name(0)})[0-9]*\.sock({re.escape(SUFFIX)})?"
+COUNTS = Content(re.compile(rf"[a-z]+_{gateway_name(0)}[0-9]*(\.lost)?\.db"))
+FRONT = Content(re.compile("|".join(map(re.escape, NAMES))))
+GENERATION = Content(
+    re.compile(f"{SOCKETS}|{NOTE_PATTERN}"), ((re.compile(METRICS_FOLDER), COUNTS), (re.compile(FRONT_FOLDER), FRONT))
 )
-"""What lies in a run directory, the numbers of generations too. Where there is anything else, it is somebody's own."""
+SERVER = Content(
+    re.compile(f"{SOCKET_NAME}|{GENERATION.files.pattern}"), (*GENERATION.folders, (re.compile("[0-9]+"), GENERATION))
+)
 
 
 @contextlib.contextmanager
@@ -104,4 +123,21 @@ def _is_left(folder: int) -> bool:
     found, names = os.fstat(folder), os.listdir(folder)
     is_private = stat.S_IMODE(found.st_mode) == 0o700 and found.st_uid == os.geteuid()
     is_filled = SOCKET_NAME in names and stat.S_ISSOCK(os.lstat(SOCKET_NAME, dir_fd=folder).st_mode)
-    return is_private and is_filled and all(OURS.fullmatch(name) for name in names)
+    return is_private and is_filled and _is_only(folder, SERVER)
+
+
+def _is_only(folder: int, content: Content) -> bool:
+    """Raises OSError, also where what is named as a folder is none."""
+    for name in os.listdir(folder):
+        inner = next((inner for pattern, inner in content.folders if pattern.fullmatch(name)), None)
+        if inner is None:
+            if not content.files.fullmatch(name):
+                return False
+            continue
+        within = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            if not _is_only(within, inner):
+                return False
+        finally:
+            os.close(within)
+    return True

@@ -4,6 +4,7 @@ import socket
 
 from ostraka.children import Child
 from ostraka.departure import Departure
+from ostraka.forking import Zygote
 from ostraka.gateway_child import GatewayChild
 from ostraka.generation import Generation
 
@@ -30,6 +31,10 @@ class Succession:
     @property
     def doors(self) -> list[GatewayChild]:
         return [door for generation in self.generations for door in generation.doors]
+
+    @property
+    def zygotes(self) -> list[Zygote]:
+        return [zygote for generation in self.generations for zygote in generation.zygotes]
 
     @property
     def channels(self) -> list[socket.socket]:

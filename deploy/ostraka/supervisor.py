@@ -85,11 +85,13 @@ class Supervisor:
         for child in running.children:
             if (code := child.reap()) is not None:
                 self._on_exit(child, _describe_exit(code))
-        if any(generation.zygotes for generation in running.generations):
+        if running.zygotes:
             reap_strays({child.process.pid for child in running.children if child.process})
         while wish := self._stopping.turn(time.monotonic(), has_gateway=running.serving.has_gateway):
             self._stop(wish)
-        self._gateway_watch.turn(self._succession.doors, time.monotonic())
+        self._gateway_watch.turn(running.doors, time.monotonic())
+        for zygote in running.zygotes:
+            zygote.look(time.monotonic())
         self._rolling.turn(may_begin=self._is_serving)
         self._start_due()
         if self._stopping.phase is Phase.UP and not self._startup.is_over:
@@ -99,7 +101,8 @@ class Supervisor:
             self._ground.turn(time.monotonic())
 
     def _wait_s(self) -> float:
-        is_watchful = self._rolling.is_under_way or self._gateway_watch.is_close
+        is_close = self._gateway_watch.is_close or any(each.stopped_s is not None for each in self._succession.zygotes)
+        is_watchful = self._rolling.is_under_way or is_close
         poll_s = WATCHFUL_POLL_S if is_watchful else SERVING_POLL_S
         due = [child.restart_at for child in self._succession.children if child.restart_at is not None]
         until_s = min([self._stopping.due, *due]) - time.monotonic()

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ import uvicorn
 import uvloop
 
 from ostraka_gateway import status
-from ostraka_gateway.app import create_app
+from ostraka_gateway.app import create_app, dialects_of
 from ostraka_gateway.auth import load_keys
 from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.config import GatewayConfig
@@ -56,8 +57,10 @@ LAST_WORDS_S = 0.1
 """For a response to be written, and to leave."""
 
 
-def main(argv: list[str] | None = None, model: ServedModel | None = None) -> int:
-    """`model`: where this process was forked from one that has it."""
+def main(
+    argv: list[str] | None = None, model: ServedModel | None = None, on_serving: Callable[[], None] = lambda: None
+) -> int:
+    """`model`: where this process was forked from one that has it. `on_serving` is then called once it serves."""
     parser = build_parser("ostraka_gateway", "The HTTP side: takes requests and gives them to workers.")
     add_options(parser, GatewayConfig)
     values = parser.parse_args(argv)
@@ -72,7 +75,7 @@ def main(argv: list[str] | None = None, model: ServedModel | None = None) -> int
         for endpoint in (config.workers_at, *(f"ipc://{path}" for path in config.figures_at)):
             check_endpoint(endpoint)
         model = model or load_model(config.model, config.cluster.model_front, config.http.limits, config.http.name)
-        return uvloop.run(serve(config, model))
+        return uvloop.run(serve(config, model, on_serving))
     except (OstrakaError, OSError) as bad:
         log.error("cannot_serve", error=type(bad).__name__, detail=str(bad))
         return 1
@@ -84,7 +87,7 @@ def load_model(path: str, front: str | None, limits: Limits, name: str | None) -
     return ServedModel(folder, limits, name)
 
 
-async def serve(config: GatewayConfig, model: ServedModel) -> int:
+async def serve(config: GatewayConfig, model: ServedModel, on_serving: Callable[[], None]) -> int:
     gateway = build_gateway(config, model)
     await gateway.siblings.start(lambda: status.figures(gateway))
     gateway.cluster.start(config.workers_at)
@@ -108,6 +111,7 @@ async def serve(config: GatewayConfig, model: ServedModel) -> int:
         generation=config.rollout.generation,
         keys=gateway.keys.names,
     )
+    on_serving()
     await server.run_until_drained()
     unfinished = [task for task in server.server_state.tasks if not task.done()]
     unanswered = max(0, len(unfinished) - server.arriving_requests)
@@ -131,7 +135,7 @@ def build_server(config: GatewayConfig, gateway: Gateway) -> HttpProcess:
             http=protocol_for(
                 config.http.read_timeout_s,
                 config.http.connections,
-                EarlyRefusal(gateway) if config.http.compat == "default" else None,
+                EarlyRefusal(gateway, dialects_of(gateway.model, config.http.compat)),
             ),
             lifespan="off",
             log_config=None,

@@ -42,6 +42,7 @@ class BoundedProtocol(PlainProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._arrival.stop()
         super().connection_lost(exc)
+        self._earlier = None
 
     def data_received(self, data: bytes) -> None:
         was_in_head = self._head.is_open

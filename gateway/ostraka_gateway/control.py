@@ -33,18 +33,6 @@ ALIVE_S = 0.2
 """With nothing to report, that is said: a supervisor that hears nothing for 2.5 s takes us for hung."""
 
 
-async def rebind(gateway: Gateway) -> None:
-    """All that is reached by a path is there again afterwards, for those who come then."""
-    try:
-        gateway.cluster.bind_again()
-        await gateway.siblings.rebind()
-        gateway.cluster.metrics.count_again()
-    except OSError as bad:
-        log.error("cannot_bind_again", detail=str(bad))
-    else:
-        log.info("bound_again")
-
-
 class Control:
     """Lives on the gateway's event loop: `start`, and `stop` once the server has ended."""
 
@@ -62,6 +50,7 @@ class Control:
         self._timer: asyncio.TimerHandle | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._rebinding: asyncio.Task[None] | None = None
+        self._cannot = ""
 
     def start(self) -> None:
         self._loop.add_reader(self._channel, self._take)
@@ -102,7 +91,7 @@ class Control:
             case Leave():
                 self._leave()
             case Rebind():
-                self._rebinding = self._loop.create_task(rebind(self._gateway))
+                self._rebinding = self._loop.create_task(self._rebind())
             case Degraded():
                 self._gateway.degraded = tuple(order.reasons)
             case CountBroken():
@@ -121,6 +110,21 @@ class Control:
             successor.share_mirrored = order.mirrored
             if not order.mirrored:
                 successor.stop_mirroring()
+
+    async def _rebind(self) -> None:
+        """All that is reached by a path is there again afterwards, for those who come then. What stands in its way is
+        said once: it is tried each second."""
+        try:
+            self._gateway.cluster.bind_again()
+            await self._gateway.siblings.rebind()
+            self._gateway.cluster.metrics.count_again()
+        except OSError as bad:
+            if self._cannot != str(bad):
+                log.error("cannot_bind_again", detail=str(bad))
+            self._cannot = str(bad)
+        else:
+            log.info("bound_again")
+            self._cannot = ""
 
     def _report(self) -> None:
         successor = self._gateway.successor

@@ -69,6 +69,9 @@ async def respond(gateway: Gateway, dialect: Dialect, http: Request) -> Response
     try:
         return await _decide(gateway, dialect, http)
     except (ValidationError, OstrakaError) as bad:
+        # Where a frame it came through names it, or the future it came by, they hold each other, and all that is on the
+        # stack: the body, its tokens. Only a garbage collection would find them.
+        bad.__traceback__ = None
         return to_response(dialect.refuse(bad))
 
 

@@ -32,14 +32,15 @@ class Dispatcher:
         self._send = send
         self._on_unreachable = on_unreachable
         self._table = InFlight(roster)
-        self.line = self._table.sending.line
+        self._sending = self._table.sending
+        self.line = self._sending.line
 
     def add(self, request: Request) -> None:
         """It waits; the next `pump` may send it."""
         self._table.add(request)
 
     def hasten(self, request: Request, deadline: float) -> None:
-        self._table.sending.hasten(request, deadline)
+        self._sending.hasten(request, deadline)
 
     def drop(self, request: Request) -> None:
         self._act(self._table.drop(request))
@@ -48,7 +49,7 @@ class Dispatcher:
     def pump(self) -> None:
         """Sends what waits, in order, as long as a worker has room. To be called whenever room may have come."""
         now = asyncio.get_running_loop().time()
-        self._act(self._table.sending.pump(now))
+        self._act(self._sending.pump(now))
         self._roster.pace.watch(now, tokens_per_s(self._roster.ready_workers()), is_waiting=self.line.count > 0)
 
     def answered(self, worker: Worker, result: Result) -> None:

@@ -58,7 +58,6 @@ class Takeover:
         self._door.bind(self._path)
         self._door.listen()
         self._givers: set[socket.socket] = set()
-        self._waiting: set[socket.socket] = set()
         self._adopting: set[asyncio.Task[None]] = set()
         self._loop.add_reader(self._door, self._meet)
 
@@ -80,12 +79,10 @@ class Takeover:
             os.close(os.dup(self._door.fileno()))
             return True
         self._loop.remove_reader(reader)
-        self._waiting.add(reader)
         self._loop.call_later(ROOM_S, self._read_again, reader, read)
         return False
 
     def _read_again(self, reader: socket.socket, read: Callable[[], None]) -> None:
-        self._waiting.discard(reader)
         if reader.fileno() >= 0:  # not closed meanwhile
             self._loop.add_reader(reader, read)
 

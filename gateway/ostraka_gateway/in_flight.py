@@ -4,10 +4,12 @@ be done comes out; it knows no socket and no clock.
     add ──► waiting ──send──► held ──RESULT──► answered ─► all parts: Done
               ▲  a request of many prompts is   │ FAILED ─────────────► Done, with the error
               │  cut into parts when it is sent │
+              ├── FAILED, undone ◄──────────────┤ (its deadline was an earlier one than the request's is now)
               ├── worker lost ◄─────────────────┤ (the part alone; running in 2 that crashed: poison)
               └── worker suspect ◄──────────────┘ (a copy: the first answer wins, the other is withdrawn, or compared)
 
-Deciding has no side effect, so running twice is harmless; answering twice cannot happen.
+A part waits again only while no worker that can be relied on has it: it is read twice at once where one of two is
+suspect, or was. Deciding has no side effect, so that is harmless; answering twice cannot happen.
 """
 
 from ostraka_gateway.parts import (
@@ -27,7 +29,7 @@ from ostraka_gateway.parts import (
 )
 from ostraka_gateway.roster import Roster
 from ostraka_gateway.sending import Sending
-from ostraka_gateway.worker import Worker, WorkerState
+from ostraka_gateway.worker import Worker
 from ostraka_shared import errors
 from ostraka_shared.death_notes import CRASHED, KILLED
 from ostraka_shared.messages import Cancel, Failed, Result
@@ -77,8 +79,10 @@ class InFlight:
             self._parts.forget_if_free(part)
             return [] if failed.code == errors.Cancelled.code else [Late(failed.request_id)]
         is_late = failed.code == errors.DeadlineExceeded.code
-        if failed.code == errors.Cancelled.code or (is_late and part.sent_deadline < part.request.deadline):
-            self.sending.wait_again(part)  # someone with more time has come to wait for it meanwhile
+        has_more_time = part.sent_deadlines[failed.attempt] < part.request.deadline  # who came to wait for it since
+        if failed.code == errors.Cancelled.code or (is_late and has_more_time):
+            if part.is_missed:  # else another copy is with somebody, or on its way
+                self.sending.wait_again(part)
             return []
         error = errors.DeadlineExceeded(failed.message) if is_late else errors.EngineFailed(failed.message)
         return self._finish(part.request, error)
@@ -116,10 +120,9 @@ class InFlight:
     def _redispatch(self, parts: list[Part], reason: str) -> list[Instruction]:
         again: list[Instruction] = []
         for part in parts:
-            is_relied_on = any(holder.state is not WorkerState.SUSPECT for holder in part.holders)
             if not part.is_wanted:
                 self._parts.forget_if_free(part)
-            elif not part.ticket and not is_relied_on and not (part.holders and is_dangerous(part.request)):
+            elif part.is_missed:
                 self.sending.wait_again(part)
                 again.append(Redispatched(part, reason))
         return again
@@ -128,8 +131,10 @@ class InFlight:
         return [Done(request), *self._end(request, outcome)]
 
     def _end(self, request: Request, outcome: Outcome) -> list[Instruction]:
+        """Its parts are let go: they know it too, and only a garbage collection would find such a pair, long after."""
         request.outcome = outcome
-        return [withdrawn for part in request.parts for withdrawn in self._withdraw(part)]
+        parts, request.parts = request.parts, []
+        return [withdrawn for part in parts for withdrawn in self._withdraw(part)]
 
     def _withdraw(self, part: Part) -> list[Instruction]:
         self.sending.line.remove(part)

@@ -10,7 +10,8 @@ from ostraka_gateway.worker import Worker
 REPLACEMENT_S = 10.0
 """How long after a worker's end its replacement is still expected: start, load, warm-up."""
 RETRY_UNMEASURED_S = 1.0
-LEAST_RETRY_S = 0.5
+LEAST_RETRY_LATE_S = 0.5
+"""More than who is refused at once is told at least: this one was let in, and late for a reason that no queue shows."""
 
 
 def measure_load(roster: Roster, lane_tokens: Mapping[int, int], tokens: int, now: float) -> Load:
@@ -45,4 +46,4 @@ def _load_of(roster: Roster, ready: Collection[Worker], lane_tokens: Mapping[int
 def retry_s(roster: Roster, queued_tokens: int) -> float:
     """For whom the deadline has passed: what waits now is answered by then."""
     rate = tokens_per_s(roster.ready_workers())
-    return max(LEAST_RETRY_S, queued_tokens / rate) if rate else RETRY_UNMEASURED_S
+    return max(LEAST_RETRY_LATE_S, queued_tokens / rate) if rate else RETRY_UNMEASURED_S

@@ -73,7 +73,8 @@ class Request:
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """Some prompts of a request, by their places in it: what one worker reads. `holders` have it, by attempt."""
+    """Some prompts of a request, by their places in it: what one worker reads. `holders` have it, by attempt, and were
+    told to answer by `sent_deadlines`."""
 
     request: Request
     part_id: str
@@ -83,8 +84,8 @@ class Part:
     lane: int = 0
     first_ticket: int = 0
     ticket: int = 0
-    sent_deadline: float = 0.0
     holders: dict[Worker, int] = field(default_factory=dict)
+    sent_deadlines: dict[int, float] = field(default_factory=dict)
     answer: tuple[float, ...] | None = None
 
     @property
@@ -95,10 +96,18 @@ class Part:
     def suffixes(self) -> tuple[bytes, ...]:
         return tuple(self.request.suffixes[place] for place in self.places)
 
+    @property
+    def is_missed(self) -> bool:
+        """Wanted, and neither waiting nor with a worker that can be relied on: another is to have it, if that would
+        not be one too many."""
+        is_relied_on = any(holder.state is not WorkerState.SUSPECT for holder in self.holders)
+        is_free = self.is_wanted and not self.ticket and not is_relied_on
+        return is_free and not (self.holders and is_dangerous(self.request))
+
     def next_attempt(self, now: float) -> Work:
         request = self.request
         self.attempt += 1
-        self.sent_deadline = request.deadline
+        self.sent_deadlines[self.attempt] = request.deadline
         left_ms = max(1, int((request.deadline - now) * 1000))
         return Work(self.part_id, self.attempt, left_ms, request.prefix, self.suffixes, request.state_tokens)
 

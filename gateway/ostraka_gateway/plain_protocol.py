@@ -35,6 +35,9 @@ class PlainProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._unread.stop()
         super().connection_lost(exc)
+        # A request's cycle knows how to close the connection: the two would hold each other until a garbage collection.
+        self.cycle = None  # type: ignore[assignment]
+        self.pipeline.clear()
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Whether to keep the connection, for the answer that is awaited on it."""

@@ -12,6 +12,8 @@ from ostraka_shared.messages import Hello, Refused
 
 
 class Roster:
+    """`pace` and `caution` are what their work together has taught, as each Worker has what its own has."""
+
     def __init__(self, cluster_id: str, fingerprint: str, now: float) -> None:
         self._cluster_id = cluster_id
         self.fingerprint = fingerprint

@@ -10,6 +10,7 @@ from ostraka_shared.errors import ConfigError
 SOCKET_STEM = "workers"
 FIGURES_STEM = "figures"
 METRICS_FOLDER = "metrics"
+COUNT_KINDS = ("counter", "histogram")
 FRONT_FOLDER = "model"
 MAX_IPC_PATH_BYTES = 107
 """sockaddr_un.sun_path less its closing NUL, on Linux."""
@@ -28,6 +29,11 @@ def figures_path(run_dir: Path, gateway: int = 0) -> str:
 def gateway_name(number: int) -> str:
     """As logs and figures have it: the first of several is named like an only one."""
     return f"gateway{number or ''}"
+
+
+def count_paths(folder: Path, name: str) -> list[Path]:
+    """Where the gateway of that name, one of several, counts."""
+    return [folder / f"{kind}_{name}.db" for kind in COUNT_KINDS]
 
 
 def folder_of(endpoint: str) -> Path | None:

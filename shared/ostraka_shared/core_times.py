@@ -1,4 +1,5 @@
-"""What the kernel says of a process's share of the cores: /proc/PID/task/*/schedstat and stat."""
+"""What the kernel says of a process's share of the cores, and whether it may have one: /proc/PID/task/*/schedstat and
+stat."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,3 +35,12 @@ def read_core_times(pid: int) -> CoreTimes | None:
     except (OSError, ValueError):  # it ends just now, or the kernel keeps no such counts
         return None
     return CoreTimes(ran_ns / 1e9, waited_ns / 1e9, wants_core=not WANTING.isdisjoint(states))
+
+
+def is_stopped(pid: int) -> bool:
+    """As by SIGSTOP, or by a debugger. False too where the system does not say."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat.rpartition(b") ")[2][:1] in (b"T", b"t")

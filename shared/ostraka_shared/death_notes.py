@@ -24,8 +24,12 @@ def leave_note(folder: Path, worker_id: str, incarnation: int, cause: str) -> No
         return
     path = _path(folder, worker_id)
     unfinished = path.with_suffix(f".{token_hex(4)}")  # several gateways may note the same end
-    unfinished.write_text(f"{incarnation} {cause}", encoding="ascii")
-    unfinished.replace(path)
+    try:
+        unfinished.write_text(f"{incarnation} {cause}", encoding="ascii")
+        unfinished.replace(path)
+    except OSError:  # a full disk, of which each death would take another name
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def find_note(folder: Path, worker_id: str, incarnation: int) -> str | None:

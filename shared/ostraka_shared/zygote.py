@@ -2,7 +2,7 @@
 
     supervisor ──control: one channel a fork──► zygote ──the channel──► spare, which then is what was asked for
         ▲                                                                 │
-        └────── the channel: arguments, sockets ─►  ◄─ pid or refusal  ─► go
+        └── the channel: arguments, sockets ─►  ◄─ pid or refusal  ─► go  ◄─ that it serves
 
 A spare is forked ahead, so that it is there in no time. It is no child of the zygote but of the supervisor, the
 subreaper: that sees it exit, and the zygote's death costs nothing that runs. A spare that has no channel yet ends with
@@ -18,17 +18,24 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import NoReturn, Protocol
+from dataclasses import dataclass
+from typing import Generic, NoReturn, Protocol, TypeVar
 
 import structlog
 
+from ostraka_shared.errors import OstrakaError
+from ostraka_shared.logs import configure_logs
+from ostraka_shared.options import add_options, build_parser, read_settings
 from ostraka_shared.process_control import count_threads, die_with_parent, give_back_memory, name_process
+from ostraka_shared.stray_signals import log_stray_signals
 
 log = structlog.get_logger()
 
 LOADED = b"loaded"
 HANDED = b"handed"
 """For each channel, in their order: a spare has it, or it was refused. What is silent then is the spare."""
+SERVING = b"serving"
+"""The last that a fork says on its channel: whoever dies before may have that from what it is forked from."""
 MESSAGE_BYTES = 1 << 16
 """The longest is a command line, whose paths and endpoints are of a few kilobytes at most; a longer datagram would be
 cut short."""
@@ -48,8 +55,47 @@ class Life(Protocol):
     def prepare(self) -> bool:
         """Before its turn; False where it is not fit for it."""
 
-    def live(self, arguments: list[str], sockets: Sequence[int]) -> int:
-        """Its turn. The exit code. `sockets`: descriptors that it was given, in their order."""
+    def live(self, arguments: list[str], sockets: Sequence[int], on_serving: Callable[[], None]) -> int:
+        """Its turn. The exit code. `sockets`: descriptors that it was given, in their order. `on_serving`: to be called
+        once it has come so far that it can."""
+
+
+class ZygoteSettings(Protocol):
+    @property
+    def control_fd(self) -> int:
+        """The socket on which the supervisor asks."""
+
+
+Settings = TypeVar("Settings", bound=ZygoteSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Program(Generic[Settings]):
+    """`log_name`: in each line of the log; `ps_name`: as `ps` shows it."""
+
+    module: str
+    description: str
+    settings: type[Settings]
+    log_name: str
+    ps_name: str
+
+
+def run_program(program: Program[Settings], load: Callable[[Settings], Life], argv: Sequence[str] | None) -> int:
+    """A zygote's `main`: until the supervisor hangs up. The exit code."""
+    parser = build_parser(program.module, program.description)
+    add_options(parser, program.settings)
+    values = parser.parse_args(argv)
+    configure_logs(program.log_name, values.log_format, values.log_level)
+    log_stray_signals()
+    name_process(program.ps_name)
+    try:
+        settings = read_settings(program.settings, values)
+        with socket.socket(fileno=settings.control_fd) as control:
+            Zygote(control, load(settings)).serve()
+    except (OstrakaError, OSError, RuntimeError, MemoryError) as bad:
+        log.error("zygote_failed", error=type(bad).__name__, detail=str(bad))
+        return EXIT_FAILED
+    return 0
 
 
 class Zygote:
@@ -128,7 +174,7 @@ class Zygote:
             _send(channel, {"pid": os.getpid()})
             if not channel.recv(MESSAGE_BYTES):
                 return 0  # given up meanwhile: another one has its name by now
-        return self._life.live(json.loads(message), sockets)
+            return self._life.live(json.loads(message), sockets, lambda: _say_serving(channel))
 
 
 def _pass_on(spare: socket.socket, channel: socket.socket) -> bool:
@@ -143,6 +189,11 @@ def _pass_on(spare: socket.socket, channel: socket.socket) -> bool:
 def _refuse(channel: socket.socket, reason: str) -> None:
     channel.recv(MESSAGE_BYTES)  # closed with the arguments unread, it would seem to have broken
     _send(channel, {"refused": reason})
+
+
+def _say_serving(channel: socket.socket) -> None:
+    with contextlib.suppress(OSError), channel:  # the supervisor has ended, and the system is about to end us
+        channel.send(SERVING)
 
 
 def _send(channel: socket.socket, report: dict[str, object]) -> None:

@@ -16,6 +16,7 @@ from ostraka.running_cluster import RunningCluster
 from ostraka_shared.errors import ConfigError
 from tests.cluster import Asked, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
+from tests.faults.loads import under_load
 
 pytestmark = pytest.mark.faults
 
@@ -48,32 +49,23 @@ def injecting(cluster: Cluster, fault: str, *flags: str):
             end(chaotic)
 
 
-def stall_on(cluster: Cluster):
-    """(the request, the worker that runs it, the other worker's name)"""
-    asked = cluster.ask_in_background("<stall>", **{"x-deadline-ms": "60000"})
-    worker = wait_for(
-        lambda: next((w for w in cluster.health()["workers"] if w["running_tokens"]), None), "a worker runs it"
-    )
-    return asked, worker, "w1" if worker["worker"] == "w0" else "w0"
-
-
-@pytest.mark.parametrize(("fault", "says"), [("kill", "killed"), ("hang", "given up after")])
-def test_what_a_broken_worker_held_is_answered_by_the_other(cluster: Cluster, release, fault: str, says: str) -> None:
-    asked, worker, other = stall_on(cluster)
-    assert says in chaos(cluster, fault, f"--target={worker['worker']}")
-    cluster.wait_worker("has the request now", lambda w: w["running_tokens"] > 0, other)
-    release.touch()
-    assert asked.response().status_code == 200
-    back = cluster.wait_worker("is back", lambda w: w["state"] == "ready", worker["worker"])
-    assert back["pid"] != worker["pid"]
-
-
-def test_a_worker_cut_off_in_a_call_answers_when_it_is_back(cluster: Cluster, release) -> None:
-    asked, worker, _ = stall_on(cluster)
-    assert "cut off once" in chaos(cluster, "cut", f"--target={worker['worker']}")
-    release.touch()
-    assert asked.response().status_code == 200
-    cluster.wait_worker("is ready", lambda w: w["state"] == "ready" and w["pid"] == worker["pid"], worker["worker"])
+def test_what_a_broken_worker_held_is_answered(tmp_path) -> None:
+    """Under load, so that the worker holds something whenever the command comes to it. A call takes 60 ms."""
+    busy = make_fake_model(tmp_path / "busy", ms_per_token=1.0)
+    with running(busy.path, "--workers=2") as cluster, under_load(cluster, keeps=True) as load:
+        for fault, says in (("cut", "cut off once"), ("kill", "killed"), ("hang", "given up after")):
+            pid = cluster.wait_worker("is ready", lambda w: w["state"] == "ready")["pid"]
+            assert says in chaos(cluster, fault, "--target=w0")
+            load.wait_for(20)
+            back = cluster.wait_worker("is back", lambda w: w["state"] == "ready")
+            assert (back["pid"] == pid) == (fault == "cut")
+    assert load.errors == []
+    assert {status for status, _ in load.answers} == {200}
+    assert len(load.answers) == 4, "each client's answer was always the same"
+    assert cluster.event("worker_lost", worker="w0", reason="killed")
+    hung = cluster.event("worker_lost", worker="w0", reason="silent")
+    assert hung
+    assert hung["held_requests"] > 0
 
 
 def test_a_link_that_flaps_loses_nothing(tmp_path) -> None:

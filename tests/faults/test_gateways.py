@@ -1,9 +1,7 @@
 """Two gateways before two workers: what is asked of one is answered whatever becomes of the other."""
 
 import signal
-import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -19,11 +17,9 @@ from ostraka.running_cluster import RunningCluster
 from ostraka_gateway.control import REPORT_S
 from tests.cluster import Asked, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
-from tests.waiting import let_pass
+from tests.faults.loads import BODY, under_load
 
 pytestmark = pytest.mark.faults
-
-BODY = {"model": "jev-latest", "state": "s", "questions": {"q": {"type": "noul", "instructions": "Is it so?"}}}
 
 
 @pytest.fixture(scope="module")
@@ -48,62 +44,6 @@ def connected(cluster: Cluster, name: str) -> Iterator[httpx.Client]:
             if mine in {each.raddr for each in cluster.gateways()[name].net_connections("tcp")}:
                 yield client
                 return
-
-
-class Load:
-    """Clients one after the other's answer: with a connection each that they keep, or with a new one each time."""
-
-    def __init__(self, cluster: Cluster, clients: int, *, keeps: bool) -> None:
-        self.answers: Counter[tuple[int, bytes]] = Counter()
-        self.errors: list[Exception] = []
-        self._is_over = threading.Event()
-        self._ask = self._keep if keeps else self._dial
-        self._url = cluster.url
-        self._threads = [threading.Thread(target=self._run, args=(n,), daemon=True) for n in range(clients)]
-        for thread in self._threads:
-            thread.start()
-
-    @property
-    def count(self) -> int:
-        return sum(self.answers.values())
-
-    def wait_for(self, more: int) -> None:
-        before = self.count
-        wait_for(lambda: self.count >= before + more or self.errors, f"{more} more answers")
-
-    def end(self) -> None:
-        self._is_over.set()
-        for thread in self._threads:
-            thread.join(30)
-
-    def _run(self, number: int) -> None:
-        try:
-            self._ask({**BODY, "state": f"state {number}"})
-        except Exception as bad:  # noqa: BLE001
-            self.errors.append(bad)
-
-    def _keep(self, body: dict[str, object]) -> None:
-        with httpx.Client(base_url=self._url, timeout=30) as client:
-            while not self._is_over.is_set():
-                self._count(body, client.post("/v1/systemone", json=body))
-
-    def _dial(self, body: dict[str, object]) -> None:
-        while not self._is_over.is_set():
-            self._count(body, httpx.post(f"{self._url}/v1/systemone", json=body, timeout=30))
-
-    def _count(self, body: dict[str, object], response: httpx.Response) -> None:
-        self.answers[response.status_code, f"{body['state']} {response.json().get('answers')}"] += 1
-
-
-@contextmanager
-def under_load(cluster: Cluster, *, keeps: bool) -> Iterator[Load]:
-    load = Load(cluster, 4, keeps=keeps)
-    try:
-        load.wait_for(20)
-        yield load
-        load.wait_for(20)
-    finally:
-        load.end()
 
 
 @pytest.mark.parametrize("keeps", [True, False])
@@ -165,6 +105,18 @@ def is_complete(health: dict[str, Any]) -> bool:
     return [each.get("ready_workers") for each in health["gateways"]] == [2, 2]
 
 
+def wait_reported(client: httpx.Client) -> None:
+    """Until that gateway has told its supervisor what is so now: its loop had a turn after the next report was due."""
+    due = time.monotonic() + REPORT_S
+
+    def has_turned() -> bool:
+        asked = time.monotonic()
+        return client.get("/livez").status_code == 200 and asked > due
+
+    wait_for(has_turned, "a turn that began after the report was due")
+    assert client.get("/livez").status_code == 200, "and ended"
+
+
 def test_a_killed_gateway_costs_its_own_clients_only_and_is_replaced(pair: Cluster) -> None:
     before, broken = pair.gateways()["gateway1"], pair.metric("ostraka_broken_requests_total")
     with connected(pair, "gateway") as mine, connected(pair, "gateway1") as theirs:
@@ -172,7 +124,8 @@ def test_a_killed_gateway_costs_its_own_clients_only_and_is_replaced(pair: Clust
         stalled, lost = (Asked(partial(client.post, "/v1/systemone", json=stall)) for client in (mine, theirs))
         wait_for(lambda: pair.health()["in_flight_requests"] == 2, "both are in")
         wait_for(lambda: any(worker["running_tokens"] for worker in pair.health()["workers"]), "a worker runs one")
-        let_pass(3 * REPORT_S)  # by then it has reported the request, and none that was asked while waiting for it
+        with connected(pair, "gateway1") as another:
+            wait_reported(another)
         before.kill()
         with pytest.raises(httpx.TransportError):
             lost.response()
@@ -187,7 +140,7 @@ def test_a_killed_gateway_costs_its_own_clients_only_and_is_replaced(pair: Clust
     )
 
 
-@pytest.mark.parametrize("fault", ["none", "spare killed", "spare stopped", "zygote killed"])
+@pytest.mark.parametrize("fault", ["none", "spare killed", "spare stopped", "zygote killed", "zygote stopped"])
 def test_a_killed_gateway_is_forked_again_whatever_became_of_what_it_is_forked_from(pair: Cluster, fault: str) -> None:
     """And killed once more, as soon as it is there."""
     wait_for(lambda: pair.gateways().keys() == {"gateway", "gateway1"} and named(pair, "ostraka gspare"), "all is well")
@@ -198,6 +151,8 @@ def test_a_killed_gateway_is_forked_again_whatever_became_of_what_it_is_forked_f
         spare.suspend()
     elif fault == "zygote killed":
         zygote.kill()
+    elif fault == "zygote stopped":
+        zygote.suspend()
     for _ in range(2):
         before = pair.gateways()["gateway1"]
         before.kill()

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,21 +33,22 @@ NICENESS = 5
 client on two cores, int8, at three times the capacity: refusals' p99 30 ms instead of 190, 155 requests/s, not 140."""
 
 
-def main(argv: list[str] | None = None, warm: Warm | None = None) -> int:
-    """`warm`: the model, where this process was forked from one that has it."""
+def main(argv: list[str] | None = None, warm: Warm | None = None, on_serving: Callable[[], None] = lambda: None) -> int:
+    """`warm`: the model, where this process was forked from one that has it. `on_serving` is then called once it
+    serves."""
     parser = build_parser("ostraka_worker", "One model worker: dials its gateways and answers what they send.")
     add_options(parser, WorkerConfig)
     values = parser.parse_args(argv)
     configure_logs(f"worker {values.worker_id}", values.log_format, values.log_level)
     log_stray_signals()
     try:
-        return serve(read_settings(WorkerConfig, values), warm)
+        return serve(read_settings(WorkerConfig, values), warm, on_serving)
     except (OstrakaError, OSError, RuntimeError, MemoryError) as bad:
         log.error("cannot_serve", error=type(bad).__name__, detail=str(bad))
         return EXIT_CANNOT_SERVE
 
 
-def serve(config: WorkerConfig, warm: Warm | None = None) -> int:
+def serve(config: WorkerConfig, warm: Warm | None, on_serving: Callable[[], None]) -> int:
     for endpoint in config.gateway:
         check_endpoint(endpoint)
     name_process(f"ostraka {config.worker_id}")
@@ -72,6 +74,7 @@ def serve(config: WorkerConfig, warm: Warm | None = None) -> int:
     else:
         service.adopt(warm.loaded.engine, warm.tokens_per_s)
     log.info("ready", model=folder.spec.name, cores=config.cores, load_s=round(time.monotonic() - begun, 2))
+    on_serving()
     service.run()
     links.close()
     if service.refusal:

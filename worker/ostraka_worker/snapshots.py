@@ -49,7 +49,7 @@ class Snapshots:
         if not self.is_on or not prefix:
             return None, 0
         alike = self._alike.get(prefix[:_KEY_BYTES], set()) if len(prefix) >= _KEY_BYTES else set[bytes]()
-        best, tokens = max(((each, common_tokens(prefix, each)) for each in alike), key=_most_tokens, default=(b"", 0))
+        best, tokens = max(((each, common_tokens(prefix, each)) for each in alike), key=_likeness, default=(b"", 0))
         if not tokens:
             self.counts.misses += 1
             return None, 0
@@ -87,6 +87,6 @@ class Snapshots:
         self.counts.bytes += one * memory.nbytes
 
 
-def _most_tokens(found: tuple[bytes, int]) -> tuple[int, int]:
+def _likeness(found: tuple[bytes, int]) -> tuple[int, int]:
     """Of equals the shorter: what lies beyond is of no use to this prefix."""
     return found[1], -len(found[0])

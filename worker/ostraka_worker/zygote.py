@@ -4,23 +4,16 @@ A spare has made a call, so that a worker is there in the time it takes to dial 
 """
 
 import os
-import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
-from ostraka_shared.errors import OstrakaError
-from ostraka_shared.logs import configure_logs
 from ostraka_shared.model_folder import open_folder
-from ostraka_shared.options import add_options, build_parser, read_settings
-from ostraka_shared.process_control import name_process
-from ostraka_shared.stray_signals import log_stray_signals
-from ostraka_shared.zygote import Zygote
-from ostraka_worker.__main__ import EXIT_CANNOT_SERVE
+from ostraka_shared.zygote import Program, run_program
 from ostraka_worker.__main__ import main as work
 from ostraka_worker.config import ZygoteConfig
 from ostraka_worker.loading import Warm, load_owned
@@ -28,22 +21,17 @@ from ostraka_worker.service import warm_up
 
 log = structlog.get_logger()
 
+PROGRAM = Program(
+    module="ostraka_worker.zygote",
+    description="Loads a model and forks workers; started by `ostraka serve`.",
+    settings=ZygoteConfig,
+    log_name="zygote",
+    ps_name="ostraka zygote",
+)
+
 
 def main(argv: list[str] | None = None) -> int:
-    parser = build_parser("ostraka_worker.zygote", "Loads a model and forks workers; started by `ostraka serve`.")
-    add_options(parser, ZygoteConfig)
-    values = parser.parse_args(argv)
-    configure_logs("zygote", values.log_format, values.log_level)
-    log_stray_signals()
-    name_process("ostraka zygote")
-    try:
-        config = read_settings(ZygoteConfig, values)
-        with socket.socket(fileno=config.control_fd) as control:
-            Zygote(control, WorkerLife(load_warm(config))).serve()
-    except (OstrakaError, OSError, RuntimeError, MemoryError) as bad:
-        log.error("cannot_fork_workers", error=type(bad).__name__, detail=str(bad))
-        return EXIT_CANNOT_SERVE
-    return 0
+    return run_program(PROGRAM, lambda config: WorkerLife(load_warm(config)), argv)
 
 
 def load_warm(config: ZygoteConfig) -> Warm:
@@ -70,8 +58,8 @@ class WorkerLife:
             log.error("fork_answers_otherwise")
         return is_same
 
-    def live(self, arguments: list[str], _: Sequence[int]) -> int:
-        return work(arguments, self._warm)
+    def live(self, arguments: list[str], _: Sequence[int], on_serving: Callable[[], None]) -> int:
+        return work(arguments, self._warm, on_serving)
 
 
 if __name__ == "__main__":

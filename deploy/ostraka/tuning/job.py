@@ -25,23 +25,25 @@ from ostraka.tuning.outcome import Outcome, finish
 from ostraka.tuning.schedule import Limits, steps_between
 from ostraka.tuning.settings import TuneSettings
 from ostraka.tuning.start import Start, Wanted, open_start
+from ostraka.tuning.work_folder import LOG_FILE, PLACE_FILE, open_work
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.model_folder import hash_file
-from ostraka_worker.build.builder import refuse_other
 from ostraka_worker.build.progress import for_stderr
 from ostraka_worker.build.workspace import full_disk_named
 
 MOST_TOKENS = 1024
 """Of an example, its prompts together: past it, attention's memory in training is gigabytes."""
-PLACE_FILE, LOG_FILE = "place.kept", "log.jsonl"
-"""Named as no adapter can be, whatever the model is called."""
 _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
 
 
 def tune(settings: TuneSettings) -> bool | None:
     """Whether every line of the data could be used; None where it was interrupted. Raises OstrakaError."""
     torch.set_num_threads(settings.threads)
-    _open_work(settings)
+    with open_work(settings) as work:
+        return _tune(settings, work)
+
+
+def _tune(settings: TuneSettings, work: Path) -> bool | None:
     bad = BadLines()
     training, held = split(list(read_examples(settings.data, "source", bad.add)))
     wanted = Wanted(
@@ -54,7 +56,7 @@ def tune(settings: TuneSettings) -> bool | None:
         held_out = _held_out(encoder.encode_usable(held, MOST_TOKENS, bad.add), usable)
         dtype = best_dtype(Path("/proc/cpuinfo").read_text(encoding="utf-8"))
         network = Network(start.checkpoint, start.config, start.parameters, dtype)
-    with full_disk_named(settings.work):
+    with full_disk_named(work):
         place, is_whole = _learn(settings, start, encoder, usable, held_out, network)
         if not is_whole:
             return None
@@ -108,23 +110,6 @@ def _place(settings: TuneSettings, start: Start) -> tuple[Place, Mapping[str, An
         return Place(asked), {}
     tensors, place = read_kept(settings.work / PLACE_FILE, asked)
     return place, tensors
-
-
-def _open_work(settings: TuneSettings) -> None:
-    """Now, and not after hours of learning."""
-    refuse_other(settings.output, settings.name)
-    work = settings.work
-    if settings.resume:
-        if not (work / PLACE_FILE).is_file():
-            raise ConfigError(f"there is nothing to go on with in {work}: leave --resume out")
-    elif (work / PLACE_FILE).exists() or any(work.glob("*.safetensors")):
-        raise ConfigError(f"{work} has a tuning already: --resume goes on with it, or remove it to begin again")
-    try:
-        work.mkdir(parents=True, exist_ok=True)
-        if not settings.resume:  # one that ended before its first saving may have left some
-            (work / LOG_FILE).write_bytes(b"")
-    except OSError as bad:
-        raise ConfigError(f"{work} cannot be written: {bad.strerror}") from bad
 
 
 def _held_out(held: list[Encoded], usable: list[Encoded]) -> HeldOut:

@@ -30,13 +30,14 @@ def test_a_model_that_answers_nothing_is_an_error(data: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("flag", ["--json", "--plot"])
-@pytest.mark.parametrize("target", ["folder", "file/below"])
+@pytest.mark.parametrize("target", ["folder", "file/below", "file"])
 def test_what_cannot_be_written_is_said_before_the_model_is_asked(data: Path, flag: str, target: str) -> None:
     (data / "folder").mkdir()
     (data / "file").touch()
     done = evaluate(data / "two.jsonl.gz", "--server=http://127.0.0.1:1", f"{flag}={data / target}")
     assert done.returncode == 1
     assert f"{data / target}" in done.stderr
+    assert ("never written over a file" in done.stderr) == (target == "file")
 
 
 def test_no_example_is_an_error(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
-"""A real zygote and what is forked from it, with this process as the supervisor: no gateway answers the workers."""
+"""Processes that are forked from one that has loaded: whose they are, and what becomes of those that cannot be."""
 
-import contextlib
 import os
 import random
 import shutil
@@ -13,102 +12,20 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ostraka import forking
-from ostraka.children import ForkFailed
-from ostraka.forking import FEW_DEATHS, SILENT_S, ForkedProcess, Zygote, reap_strays
+from ostraka.children import FEW_MUTE, Child
+from ostraka.forking import (
+    FEW_DEATHS,
+    reap_strays,
+)
 from ostraka.restarts import RestartPolicy
 from ostraka_shared.model_folder import ModelFolder
-from ostraka_shared.options import to_flags
 from ostraka_shared.process_control import _libc, adopt_orphans
 from ostraka_worker.build.builder import Form, build_source
 from ostraka_worker.build.progress import Silent
-from ostraka_worker.config import WorkerConfig, ZygoteConfig
-from tests.clocks import FakeClock
 from tests.fake_model import make_fake_model
+from tests.integration.parts.zygote_bench import Bench, bench_of
 from tests.unit.worker.build.tiny import write_tiny
 from tests.waiting import wait_until
-
-
-class Bench:
-    def __init__(self, model: ModelFolder, folder: Path) -> None:
-        self.run_dir = folder / "run"
-        self.run_dir.mkdir(mode=0o700)
-        self.model = model
-        self.others = {child.pid for child in psutil.Process().children()}
-        self.zygote = Zygote("zygote", self._command, RestartPolicy(random.random))
-        self.zygote.start()
-
-    def _command(self, _: int) -> list[str]:
-        config = ZygoteConfig(str(self.model.path), self.zygote.pass_fds[0], log_format="json")
-        return ["-m", "ostraka_worker.zygote", *to_flags(config)]
-
-    def ask(self, name: str = "w0") -> ForkedProcess:
-        config = WorkerConfig((f"ipc://{self.run_dir}/workers.sock",), str(self.model.path), name, log_format="json")
-        asked = self.zygote.fork(to_flags(config))
-        assert asked
-        return asked
-
-    def fork(self, name: str = "w0") -> ForkedProcess:
-        """One that serves: it takes SIGTERM in its own way."""
-        asked = self.ask(name)
-        wait_until(lambda: asked.poll() or asked.pid)
-        assert asked.poll() is None
-        wait_until(lambda: catches(asked.pid, signal.SIGTERM))
-        assert psutil.Process(asked.pid).name() == f"ostraka {name}"
-        return asked
-
-    def failure(self, asked: ForkedProcess) -> str:
-        def failed() -> str | None:
-            try:
-                assert asked.poll() is None
-            except ForkFailed as bad:
-                return str(bad)
-            return None
-
-        found = wait_until(failed)
-        assert found
-        return found
-
-    @property
-    def process(self) -> psutil.Process:
-        assert self.zygote.process
-        return psutil.Process(self.zygote.process.pid)
-
-    def spare(self) -> psutil.Process:
-        def found() -> psutil.Process | None:
-            each: psutil.Process
-            for each in psutil.Process().children():
-                if each.name() == "ostraka spare" and each.status() != psutil.STATUS_STOPPED:
-                    return each
-            return None
-
-        return wait_until(found)  # type: ignore[return-value]
-
-    def close(self) -> None:
-        self.zygote.hang_up()
-        if self.zygote.process:
-            self.zygote.send(signal.SIGKILL)
-            self.zygote.process.wait()
-        while mine := [child for child in psutil.Process().children() if child.pid not in self.others]:
-            for child in mine:
-                child.kill()
-                with contextlib.suppress(ChildProcessError):  # not everyone's parent is this process yet
-                    os.waitpid(child.pid, 0)
-
-
-def catches(pid: int, number: signal.Signals) -> bool:
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
-    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
-
-
-def bench_of(model: ModelFolder, folder: Path) -> Iterator[Bench]:
-    found = Bench(model, folder)
-    try:
-        yield found
-    finally:
-        found.close()
-        _libc.prctl(36, 0, 0, 0, 0)  # other tests' orphans are not ours
 
 
 @pytest.fixture
@@ -183,82 +100,22 @@ def test_who_waits_for_a_zygote_that_dies_is_told(bench: Bench) -> None:
     assert asked.poll() is not None  # told once
 
 
-def test_a_stopped_zygote_is_killed_and_who_waits_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = FakeClock().install(monkeypatch, forking)
+def test_forks_that_have_no_memory_to_begin_with_are_followed_by_one_that_loads_for_itself(bench: Bench) -> None:
+    """What a spare does before its turn needs none; its sockets' threads do."""
     bench.fork("w0")
-    bench.process.suspend()
-    clock.advance(100.0)  # that nothing was asked for is no reason
-    asked = bench.ask("w1")
-    clock.advance(SILENT_S - 0.1)
-    assert asked.poll() is None
-    clock.advance(0.1)
-    with pytest.raises(ForkFailed, match="does not answer") as failed:
-        asked.poll()
-    assert not failed.value.may_be_repeated
-    assert wait_until(bench.zygote.reap) == -signal.SIGKILL
-
-
-def test_a_stopped_spare_is_left_and_the_next_one_asked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = FakeClock().install(monkeypatch, forking)
-    bench.fork("w0")
-    (stopped := bench.spare()).suspend()
-    bench.zygote.spare_silent_s = 1.0
-    asked = bench.ask("w1")
-    handed_over(bench)
-    clock.advance(1.0)
-    with pytest.raises(ForkFailed) as failed:
-        asked.poll()
-    assert failed.value.may_be_repeated
-    bench.fork("w1")
-    stopped.resume()
-    wait_until(lambda: stopped.status() == psutil.STATUS_ZOMBIE)
-    assert not bench.zygote.has_failed, "it has forked another since"
-
-
-def test_a_zygote_of_which_one_spare_after_the_other_is_silent_is_killed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = FakeClock().install(monkeypatch, forking)
-    bench.fork("w0")
-    for may_be_repeated in (True, False):
-        assert bench.zygote.reap() is None
-        bench.spare().suspend()
-        asked = bench.ask("w1")
-        handed_over(bench)
-        clock.advance(SILENT_S)
-        with pytest.raises(ForkFailed) as failed:
-            asked.poll()
-        assert failed.value.may_be_repeated == may_be_repeated
-    assert wait_until(bench.zygote.reap) == -signal.SIGKILL
-
-
-def handed_over(bench: Bench) -> None:
-    def is_so() -> bool:
-        bench.zygote._listen()
-        return bench.zygote.handed == bench.zygote.asked
-
-    wait_until(is_so)
-
-
-def test_a_zygote_that_loads_is_given_longer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.process.suspend()
-    clock = FakeClock(bench.zygote.started).install(monkeypatch, forking)
-    asked = bench.ask()
-    clock.advance(SILENT_S * 10)
-    assert asked.poll() is None
-    clock.advance(forking.LOAD_S)
-    assert "does not answer" in bench.failure(asked)
-
-
-def test_requests_of_a_whole_machine_do_not_make_the_last_overdue(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = FakeClock().install(monkeypatch, forking)
-    asked = [bench.ask(f"w{number}") for number in range(4)]
-    for each in asked:
-        clock.advance(SILENT_S - 0.1)
-        wait_until(lambda each=each: each.poll() or each.pid)
-    assert [each.poll() for each in asked] == [None] * 4
+    limit = bench.process.memory_info().vms + (4 << 20)
+    bench.process.rlimit(psutil.RLIMIT_AS, (limit, limit))
+    bench.fork("w1").send_signal(signal.SIGKILL)  # of before the limit
+    command = ["-m", "ostraka_worker", *bench.flags("w2")]
+    child = Child("w2", lambda _: command, RestartPolicy(random.random), fork_from=bench.zygote.fork)
+    for _ in range(FEW_MUTE):
+        child.start()
+        assert wait_until(child.reap) == -signal.SIGABRT
+        child.schedule_restart(has_been_ready=True)
+    child.start()
+    assert (child.forked, bench.zygote.reap()) == (None, None)
+    child.send(signal.SIGKILL)
+    assert wait_until(child.reap) == -signal.SIGKILL
 
 
 def test_what_was_given_up_never_begins(bench: Bench) -> None:

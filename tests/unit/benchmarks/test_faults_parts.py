@@ -1,50 +1,15 @@
 """The parts of the overload, soak and overhead benchmarks that compute: on figures whose answer is known."""
 
 import contextlib
-import math
 import socket
 
 import pytest
 
 from benchmarks.faults import idle_connections
 from benchmarks.faults.overhead import read_timing
-from benchmarks.faults.overload import summarize
+from benchmarks.faults.overload import by_fifths, summarize
 from benchmarks.faults.raw_client import Ended, RawClient
-from benchmarks.faults.soak import Growth
-from benchmarks.faults.trend import fit
 from benchmarks.faults.wire import content_length, parse_head
-
-
-def line(begin: float, per_s: float, level: float, points: int = 100) -> list[tuple[float, float]]:
-    return [(begin + at, level + per_s * at) for at in range(points)]
-
-
-def test_one_slope_is_found_through_the_levels_of_several_processes() -> None:
-    trend = fit([line(0, 2.0, 100), line(50, 2.0, 7000)], settle_s=0)
-    assert (trend.per_s, trend.error_per_s, trend.points) == (pytest.approx(2.0), pytest.approx(0.0, abs=1e-6), 200)
-    assert trend.most == 7198
-
-
-def test_a_process_that_replaces_a_smaller_one_is_no_growth() -> None:
-    assert fit([line(0, 0.0, 100), line(100, 0.0, 200)], settle_s=0).per_s == pytest.approx(0.0)
-
-
-def test_the_time_in_which_it_settles_is_left_out() -> None:
-    settling = [(float(at), 10.0 * min(at, 20)) for at in range(100)]
-    assert fit([settling], settle_s=0).per_s > 0.5
-    assert fit([settling], settle_s=20).per_s == pytest.approx(0.0)
-
-
-def test_too_little_is_no_slope() -> None:
-    assert math.isnan(fit([[(0.0, 1.0)], []], settle_s=0).per_s)
-
-
-@pytest.mark.parametrize(
-    ("rss_an_hour", "files_an_hour", "grows"), [(9.0, 0.0, False), (11.0, 0.0, True), (0, 3, True)]
-)
-def test_growth_is_judged_over_the_run(rss_an_hour: float, files_an_hour: float, grows: bool) -> None:
-    """Half an hour; a twentieth of 100 MB, and of 20 files."""
-    assert Growth("worker", 100.0, 101.0, rss_an_hour, 0.1, 20.0, files_an_hour, 900).grows(0.5) is grows
 
 
 def told(status: int, due: float, ended: float, sent: float | None = None) -> Ended:
@@ -83,6 +48,11 @@ def test_what_is_answered_too_late_is_no_goodput() -> None:
 def test_what_is_answered_after_the_last_was_offered_took_that_time_too() -> None:
     found = [told(200, float(due), due + 2.0) for due in range(11)]
     assert summarize(found, capacity=10.0, seconds=10.0, deadline_s=2.0).goodput == pytest.approx(11 / 12)
+
+
+def test_what_was_answered_is_told_by_fifths_of_the_time_in_which_was_offered() -> None:
+    found = [told(200, due / 10, due / 10 + (1.0 if due < 20 else 0.01)) for due in range(101)]
+    assert by_fifths([*found, told(529, 0.0, 0.01)]) == [5.0, 15.0, 10.0, 10.0, 10.0]
 
 
 def test_a_refusal_is_timed_from_when_it_was_sent_and_an_answer_from_when_it_was_due() -> None:

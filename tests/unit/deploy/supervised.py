@@ -55,6 +55,7 @@ class FakeChild:
         self.fails_to_start = 0
         self.dies_at_start = False
         self.obeys = True
+        self.stopped_s = None  # of a zygote
 
     @property
     def is_running(self):
@@ -68,6 +69,9 @@ class FakeChild:
             raise BlockingIOError(11, "Resource temporarily unavailable")
         self.process = SimpleNamespace(pid=0, wait=lambda: self.world.journal.append(f"{self.name} reaped"))
         self.code = 1 if self.dies_at_start else None
+
+    def look(self, _now):
+        """As a zygote that nobody has stopped."""
 
     def die(self, code=-9):
         self.code = code

@@ -9,7 +9,7 @@ import pytest
 from ostraka.answerers import Outcome
 from ostraka.decide_fates import Fate, as_outcome, error_line, read_fate
 from ostraka.decide_lines import decide_lines
-from ostraka_shared.errors import OutOfSpace
+from ostraka_shared.errors import ConfigError, OutOfSpace
 
 AWAY = error_line("unreachable", "away")
 REFUSED = b'{"detail":[{"loc":["body"],"msg":"no","type":"value_error"}]}'
@@ -156,3 +156,22 @@ def test_what_was_too_large_for_a_server_or_a_proxy_is_so_again(body):
     assert read_fate(line) is Fate.REFUSED
     ours = error_line("body_too_large", "")
     assert as_outcome(413, ours) == ours
+
+
+def test_one_run_at_a_time_writes_a_file_also_after_it_was_mended(files):
+    decide(files, Script({b"b": AWAY}))
+    before = files[1].read_bytes()
+
+    class Rival(Script):
+        def answer(self, bodies):
+            for outcome in super().answer(bodies):
+                with pytest.raises(ConfigError, match="is being written by another run"):
+                    decide(files, Script())
+                yield outcome
+
+    files[0].write_text("a\nb\nc\nd\ne\nf\n")
+    assert decide(files, Rival()) == 0
+    assert (
+        files[1].read_bytes() == before.replace(AWAY, answered(b"b")) + answered(b"e") + b"\n" + answered(b"f") + b"\n"
+    )
+    assert decide(files, Script()) == 0  # and then it is anybody's again

@@ -66,19 +66,6 @@ def test_one_that_served_is_back_at_once_unless_it_dies_at_once_again(pair, monk
     assert wait_s(9.0, has_reported=False) == 0.3
 
 
-def test_forks_that_die_unheard_one_after_the_other_are_followed_by_one_that_loads_for_itself(pair):
-    child, _ = pair
-    child.fork_from = lambda *_: None
-
-    def loads_next(*, is_heard):
-        child.has_fork_failed, child.has_reported = False, is_heard
-        child.schedule_restart(has_been_ready=True)
-        return child.has_fork_failed
-
-    assert [loads_next(is_heard=False) for _ in range(4)] == [False, False, True, False]
-    assert [loads_next(is_heard=heard) for heard in (False, True, False, False)] == [False] * 4, "not in a row"
-
-
 def test_what_a_dead_gateway_had_begun_is_told_to_whoever_comes_after_it(pair):
     child, gateway = pair
     gateway.send(encode_report(Report(in_flight_requests=3)))

@@ -15,7 +15,7 @@ from ostraka.model_watch import MODEL_FILES_CHANGED
 from ostraka.restarts import RestartPolicy
 from ostraka.succession import Succession
 from ostraka_gateway.orders import Degraded, Rebind
-from ostraka_shared.addresses import FRONT_FOLDER
+from ostraka_shared.addresses import FRONT_FOLDER, METRICS_FOLDER, count_paths
 from ostraka_shared.errors import ConfigError
 from ostraka_shared.front_files import NAMES, read_front, write_front
 from tests.fake_model import make_fake_model
@@ -55,6 +55,8 @@ class World:
         self.gateway = Gateway(sockets)
         generation = Generation(1, [self.gateway], [], model=self.model, front=read_front(self.model))
         write_front(generation.front, self.run_dir / FRONT_FOLDER)
+        (self.run_dir / METRICS_FOLDER).mkdir()
+        self.generation = generation
         generation.workers_at, generation.figures_at = [str(sockets[0])], [str(sockets[1])]
         self.desk = FrontDesk(self.run_dir)
         self.ground = Ground(self.run_dir, self.desk, Succession(generation))
@@ -164,3 +166,28 @@ def test_a_model_whose_files_changed_is_said_once_in_the_log_and_for_good_by_the
 def test_a_change_that_is_none_to_the_content_is_none(world):
     world.model.tokenizer.chmod(0o600)
     assert world.look() == []
+
+
+def test_what_the_next_gateway_needs_is_put_back_also_while_none_is_up(world):
+    world.gateway.has_reported = False
+    for name in (METRICS_FOLDER, FRONT_FOLDER):
+        shutil.rmtree(world.run_dir / name)
+        assert world.look() == [RUN_DIR_LOST]
+        assert (world.run_dir / name).is_dir()
+        assert world.look() == ["run_dir_restored"]
+
+
+def test_counts_of_several_gateways_that_are_gone_are_written_again(world):
+    """Programs that tidy up leave the sockets beside them."""
+    counts = count_paths(world.run_dir / METRICS_FOLDER, "gateway")
+    other = Gateway([])
+    world.generation.gateways.append(other)
+    other.name, other.has_reported = "gateway1", False
+    world.generation.workers_at *= 2
+    world.generation.figures_at *= 2
+    world.gateway.sockets += counts
+    assert world.look() == [RUN_DIR_LOST]
+    assert world.look() == ["run_dir_restored"]
+    counts[1].unlink()
+    assert world.look() == [RUN_DIR_LOST]
+    assert world.look() == ["run_dir_restored"]

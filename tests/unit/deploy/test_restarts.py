@@ -32,6 +32,14 @@ def test_before_the_cluster_was_ready_a_second_death_is_the_last():
     assert None not in found[:-1]
 
 
+def test_nor_is_it_a_fresh_start_that_a_model_took_long_to_load_before_it_could_not():
+    assert delays(RestartPolicy(lambda: 1.0), [STABLE_S] * CRASH_LIMIT_AT_START, has_been_ready=False)[-1] is None
+
+
+def test_what_nobody_waits_for_may_wait_for_longer():
+    assert delays(RestartPolicy(lambda: 1.0, most_delay_s=30.0), [0.0] * 20)[-1] == 30.0
+
+
 def test_jitter_spreads_over_half_the_delay():
     assert delays(RestartPolicy(lambda: 0.0), [0.0, 0.0]) == pytest.approx([0.0, 0.05])
     assert delays(RestartPolicy(lambda: 0.5), [0.0, 0.0]) == pytest.approx([0.0, 0.075])
@@ -42,7 +50,7 @@ def test_a_delay_is_short_and_giving_up_needs_quick_deaths_in_a_row(deaths, jitt
     policy = RestartPolicy(lambda: jitter)
     quick = 0
     for uptime, has_been_ready in deaths:
-        quick = 1 if uptime >= STABLE_S else quick + 1
+        quick = 1 if uptime >= STABLE_S and has_been_ready else quick + 1
         delay_s = policy.next_delay_s(uptime, has_been_ready=has_been_ready)
         if delay_s is None:
             assert not has_been_ready

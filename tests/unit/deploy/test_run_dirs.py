@@ -16,6 +16,7 @@ from ostraka.run_dirs import private_run_dir, sweep
 from ostraka_shared.addresses import FRONT_FOLDER, METRICS_FOLDER
 from ostraka_shared.death_notes import KILLED, leave_note
 from ostraka_shared.errors import ConfigError
+from ostraka_shared.front_files import NAMES
 
 
 def mode(path):
@@ -100,13 +101,19 @@ def left(tmp_path_factory):
             sockets.enter_context(socket.socket(socket.AF_UNIX)).bind(str(folder / name))
     leave_note(folder, "w0", 1, KILLED)
     (folder / "w1.0a1b2c3d").touch()  # it was killed as it left a note
-    (folder / METRICS_FOLDER).mkdir()
-    (folder / FRONT_FOLDER).mkdir()
-    (folder / "2").mkdir()
     elsewhere = base / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "kept").touch()
-    (folder / "2" / "link").symlink_to(elsewhere)
+    for generation in (folder, folder / "2"):
+        for inner in (generation, generation / METRICS_FOLDER, generation / FRONT_FOLDER):
+            inner.mkdir(exist_ok=True)
+        for name in ("counter_gateway.db", "histogram_gateway1.db", "counter_gateway.lost.db"):
+            (generation / METRICS_FOLDER / name).touch()
+        for name in NAMES:
+            (generation / FRONT_FOLDER / name).touch()
+    for name in ("gateway.sock", "gateway1.sock.connections", "workers.sock", "w0.died"):
+        (folder / "2" / name).touch()
+    (folder / "workers2.sock").symlink_to(elsewhere)
     yield folder
     assert (elsewhere / "kept").exists()
 
@@ -128,6 +135,13 @@ def test_who_lives_is_left_alone(monkeypatch, tmp_path):
     "change",
     [
         lambda left: (left / "notes.txt").touch(),
+        lambda left: (left / "2" / "notes.txt").touch(),
+        lambda left: (left / "2" / "link").symlink_to(left.parent.parent / "elsewhere"),
+        lambda left: (left / "metrics" / "notes.txt").touch(),
+        lambda left: (left / "2" / "model" / "weights").mkdir(),
+        lambda left: (left / "2" / "3").mkdir(),
+        lambda left: (left / "3").symlink_to(left / "2"),
+        lambda left: (left / "4").touch(),
         lambda left: (left / "control.sock").unlink(),
         lambda left: ((left / "control.sock").unlink(), (left / "control.sock").touch()),
         lambda left: left.chmod(0o755),
@@ -137,6 +151,13 @@ def test_who_lives_is_left_alone(monkeypatch, tmp_path):
     ],
     ids=[
         "something else in it",
+        "something else in a generation's",
+        "a link in a generation's",
+        "something else beside the counts",
+        "something else beside the model's small files",
+        "a generation in a generation's",
+        "a link to a generation's",
+        "a file named as a generation's",
         "no socket",
         "no socket of that name",
         "open to others",

@@ -1,3 +1,4 @@
+import errno
 import os
 import socket
 import stat
@@ -8,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from ostraka import startup
+from ostraka import generation_plan, startup
 from ostraka.cores import CoreLayout, read_machine
 from ostraka.embedded_model import find_model
 from ostraka.generation_plan import first_generation
@@ -326,3 +327,14 @@ def test_a_run_dir_that_is_too_long_for_another_generations_sockets_is_said(next
     monkeypatch.setattr(addresses, "MAX_IPC_PATH_BYTES", len(os.fsencode(run_dir / "workers.sock")))
     with pytest.raises(ConfigError, match="--run-dir"):
         next_one("--workers=1", run_dir=run_dir)
+    assert list(run_dir.iterdir()) == [], "nothing is left of it"
+
+
+def test_nothing_is_left_of_another_generation_whose_files_cannot_be_kept(next_one, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(generation_plan, "write_front", full)
+    with pytest.raises(ConfigError, match="No space"):
+        next_one("--workers=1")
+    assert not (tmp_path / "2").exists()

@@ -35,7 +35,8 @@ def logged_events():
         event
         for package in PACKAGES
         for path in (ROOT / package).rglob("*.py")
-        for event in events_of(path.read_text(encoding="utf-8"))
+        if "log." in (source := path.read_text(encoding="utf-8"))
+        for event in events_of(source)
     }
 
 

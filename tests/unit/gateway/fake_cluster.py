@@ -37,6 +37,9 @@ class FakeSocket:
     def close(self):
         pass
 
+    def await_message(self, timeout_s):
+        pass
+
     def send(self, identity, message):
         return self.receiver(identity, decode(encode(message)))
 
@@ -213,6 +216,7 @@ class FakeCluster:
         holders = self.parts.find(work.request_id).holders
         suspects = [holder for holder in holders if holder.state is WorkerState.SUSPECT]
         assert witness.blame(first) + len(suspects) < MAX_BLAME, "a third try"
+        assert {holder.identity for holder in holders} - {holder.identity for holder in suspects} == {identity}
         assert work.deadline_ms >= 1
 
     def introduce(self, process):

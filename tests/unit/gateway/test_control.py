@@ -1,12 +1,23 @@
 """The gateway's end of the channel to its supervisor: what it says though nothing happens, and what it does when told."""
 
+import asyncio
 import socket
 from types import SimpleNamespace
 
 import pytest
+from structlog.testing import capture_logs
 
 from ostraka_gateway.control import ALIVE_S, REPORT_S, Control
-from ostraka_gateway.orders import MESSAGE_BYTES, Announce, CountBroken, Leave, Report, decode_report, encode_order
+from ostraka_gateway.orders import (
+    MESSAGE_BYTES,
+    Announce,
+    CountBroken,
+    Leave,
+    Rebind,
+    Report,
+    decode_report,
+    encode_order,
+)
 from tests.clocks import FakeTimeLoop
 
 
@@ -77,3 +88,25 @@ def test_what_its_predecessor_had_begun_is_counted(channel):
     ours.send(encode_order(CountBroken(3)))
     world.loop.settle()
     assert broken == [3]
+
+
+def test_what_keeps_it_from_binding_again_is_said_once_though_it_is_tried_each_second(channel):
+    world, ours = channel
+
+    def full():
+        raise OSError("full")
+
+    def order():
+        ours.send(encode_order(Rebind()))
+        with capture_logs() as events:
+            world.loop.settle()
+        return [event["event"] for event in events]
+
+    world.gateway.cluster.bind_again = full
+    assert [order(), order()] == [["cannot_bind_again"], []]
+    world.gateway.cluster.bind_again = lambda: None
+    world.gateway.siblings = SimpleNamespace(rebind=lambda: asyncio.sleep(0))
+    world.gateway.cluster.metrics = SimpleNamespace(count_again=lambda: None)
+    assert order() == ["bound_again"]
+    world.gateway.cluster.bind_again = full
+    assert order() == ["cannot_bind_again"]

@@ -114,6 +114,51 @@ def test_a_suspect_that_speaks_again_needs_no_copies(world):
     assert world.tasks["a"].result()
 
 
+@pytest.fixture
+def late_twice(world):
+    """Two workers that hold the same, one of them once suspect; and someone who came to wait for it for longer."""
+    first, other = world.join("w0"), world.join("w1")
+    world.ask("a", deadline_s=3.0)
+    suspect(world, first)
+    assert world.sent_to(other) == [("a", 2)]
+    world.ask("b", deadline_s=60.0, as_name="a")
+    return first, other
+
+
+def come_back_late(world, worker, attempt):
+    world.fail(worker, "a", "deadline_exceeded", attempt)
+    world.call(world.dispatcher.pump)
+
+
+def test_a_copy_that_comes_back_undone_is_not_sent_again_while_another_is_relied_on(world, late_twice):
+    first, other = late_twice
+    first.state = WorkerState.READY
+    world.call(world.dispatcher.trusted, first)
+    come_back_late(world, other, attempt=2)
+    assert (world.sent_to(first), world.sent_to(other)) == ([("a", 1)], [("a", 2)])
+    come_back_late(world, first, attempt=1)
+    again = {worker: world.sent_to(worker)[1:] for worker in late_twice}
+    assert sorted(again.values()) == [[], [("a", 3)]], "nobody had it any more"
+
+
+def test_a_copy_that_comes_back_undone_is_sent_again_where_only_a_suspect_has_another(world, late_twice):
+    _, other = late_twice
+    come_back_late(world, other, attempt=2)
+    assert world.sent_to(other) == [("a", 2), ("a", 3)]
+
+
+def test_that_the_first_copy_was_late_says_nothing_of_one_that_was_sent_with_more_time(world):
+    first, other = world.join("w0"), world.join("w1")
+    world.ask("a", deadline_s=3.0)
+    task = world.ask("b", deadline_s=60.0, as_name="a")
+    suspect(world, first)
+    assert world.sent_to(other) == [("a", 2)]
+    come_back_late(world, first, attempt=1)
+    assert not task.done()
+    world.answer(other, "a", attempt=2)
+    assert task.result()
+
+
 def test_no_third_worker_is_risked_for_what_stands_still_in_two(world):
     workers = [world.join(f"w{number}") for number in range(3)]
     task = world.ask("a")

@@ -215,6 +215,9 @@ async def test_a_successor_that_is_not_there_is_done_without(listener, connect, 
     assert await client.reader.read() == b""
 
 
+read_again = Takeover._read_again
+
+
 @contextlib.contextmanager
 def no_more_files():
     """For this process, while the block runs."""
@@ -233,8 +236,9 @@ def no_more_files():
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-async def test_a_connection_that_comes_when_no_more_files_may_be_open_waits_and_is_not_lost(tmp_path):
-    taken = []
+async def test_a_connection_that_comes_when_no_more_files_may_be_open_waits_and_is_not_lost(tmp_path, monkeypatch):
+    taken, looks = [], []
+    monkeypatch.setattr(Takeover, "_read_again", lambda *given: (looks.append(given), read_again(*given)))
     takeover = Takeover(str(tmp_path / "p"), asyncio.Protocol, taken.append)
     first, last = Handover(str(tmp_path / "p")), Handover(str(tmp_path / "p"))
     client, connection = socket.socketpair()
@@ -242,7 +246,8 @@ async def test_a_connection_that_comes_when_no_more_files_may_be_open_waits_and_
     await until(lambda: taken)
     with no_more_files():
         socket.send_fds(first._channel, [HANDED], [connection.fileno()])
-        await until(lambda: takeover._waiting)
+        await until(lambda: looks)
+        assert len(taken) == 1
     await until(lambda: len(taken) == 2)
     takeover.close()
     for each in (first, last, client, connection):

@@ -1,3 +1,5 @@
+import errno
+import os
 from dataclasses import replace
 
 import pytest
@@ -102,6 +104,21 @@ def test_a_folder_that_is_deleted_costs_nothing_once_it_is_there_again(folder):
     assert found["ostraka_requests_total", ("route", "/v1/systemone"), ("status", "200")] == 2
     assert found["ostraka_request_seconds_count", ("stage", "parse")] == 1
     assert {file.name for file in folder.iterdir()} == {"counter_gateway.db", "histogram_gateway.db"}
+
+
+def test_a_full_disk_costs_no_counts_and_they_are_there_once_it_has_room(folder, monkeypatch):
+    metrics = Metrics(CountFiles(folder, "gateway"))
+    metrics.late_results.inc()
+    for file in folder.iterdir():
+        file.unlink()
+    with monkeypatch.context() as full:
+        full.setattr(os, "posix_fallocate", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        with pytest.raises(OSError, match="full"):
+            metrics.count_again()
+    assert not list(folder.iterdir()), "an empty one would be taken for one that has its counts"
+    metrics.late_results.inc()
+    metrics.count_again()
+    assert scrape(metrics)["ostraka_late_results_total",] == 2
 
 
 def test_what_becomes_of_a_worker_is_seen_by_each_gateway_and_counted_once(folder):

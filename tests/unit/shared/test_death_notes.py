@@ -19,6 +19,16 @@ def test_the_next_ones_note_takes_its_place_and_nothing_piles_up(tmp_path) -> No
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_note_that_cannot_be_left_leaves_nothing(tmp_path, monkeypatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError("full")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="full"):
+        leave_note(tmp_path, "w0", 1, CRASHED)
+    assert not list(tmp_path.iterdir())
+
+
 def test_who_was_first_knows_best(tmp_path) -> None:
     leave_note(tmp_path, "w0", 1, CRASHED)
     leave_note(tmp_path, "w0", 1, KILLED)

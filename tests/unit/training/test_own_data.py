@@ -2,6 +2,7 @@ import gzip
 import json
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -15,6 +16,7 @@ from training.own_data.kinds import KINDS
 from training.own_data.scenario import Scenario
 
 
+@cache
 def committed(split: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in gzip.decompress((FOLDER / f"own_{split}.jsonl.gz").read_bytes()).splitlines()]
 
