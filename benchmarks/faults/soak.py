@@ -47,8 +47,9 @@ JUDGED_MINUTES = 20.0
 
 
 async def watch(processes: Processes) -> None:
+    """In a thread: the clients are not to wait for it."""
     while True:
-        processes.sample()
+        await asyncio.to_thread(processes.sample)
         await asyncio.sleep(SAMPLE_S)
 
 
