@@ -25,8 +25,16 @@ class Spent:
         self.wall_s = time.perf_counter() - self._begun
         self.seconds = {name: now[name] - before for name, before in self._before.items()}
 
+    @property
+    def server_s(self) -> float:
+        return self.seconds[WORKERS] + self.seconds[GATEWAYS]
+
+    def share(self, name: str) -> float:
+        """Of one core."""
+        return self.seconds[name] / self.wall_s
+
     def __str__(self) -> str:
-        return ", ".join(f"{name} {seconds / self.wall_s:.0%}" for name, seconds in self.seconds.items())
+        return ", ".join(f"{name} {self.share(name):.0%}" for name in self.seconds)
 
     def _now(self) -> dict[str, float]:
         found = {WORKERS: 0.0, GATEWAYS: 0.0, CLIENT: cpu_s(psutil.Process())}

@@ -17,7 +17,7 @@ import uvicorn
 import uvloop
 
 from ostraka_gateway import status
-from ostraka_gateway.app import create_app
+from ostraka_gateway.app import create_app, dialects_of
 from ostraka_gateway.auth import load_keys
 from ostraka_gateway.cluster import Cluster
 from ostraka_gateway.config import GatewayConfig
@@ -135,7 +135,7 @@ def build_server(config: GatewayConfig, gateway: Gateway) -> HttpProcess:
             http=protocol_for(
                 config.http.read_timeout_s,
                 config.http.connections,
-                EarlyRefusal(gateway) if config.http.compat == "default" else None,
+                EarlyRefusal(gateway, dialects_of(gateway.model, config.http.compat)),
             ),
             lifespan="off",
             log_config=None,

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ostraka_gateway import problems, status
 from ostraka_gateway.compression import Compression
 from ostraka_gateway.decision import JSON, Gateway, respond, to_response
-from ostraka_gateway.dialect import Dialect, Refusals, SystemOneDialect
+from ostraka_gateway.dialect import Dialect, Dialects, Refusals, SystemOneDialect
 from ostraka_gateway.gate import Gate, all_but, only
 from ostraka_gateway.jevos import problems as jevos_problems
 from ostraka_gateway.jevos.dialect import JevosDialect
@@ -19,6 +19,7 @@ from ostraka_gateway.metrics import CONTENT_TYPE
 from ostraka_gateway.middleware import SYSTEM_ONE_PATHS, Envelope
 from ostraka_gateway.openai_decisions.dialect import DecisionsDialect, EitherDialect
 from ostraka_gateway.openapi.document import encoded
+from ostraka_gateway.served_model import ServedModel
 
 READING = ["GET", "HEAD"]
 """Uptime monitors ask for heads alone; what GET says of a path holds for both."""
@@ -58,11 +59,20 @@ def create_app(gateway: Gateway, compat: str = "default") -> FastAPI:
     return _create_jevos_app(gateway) if compat == "jevos" else _create_default_app(gateway)
 
 
-def _create_default_app(gateway: Gateway) -> FastAPI:
-    model = gateway.model
+def dialects_of(model: ServedModel, compat: str = "default") -> Dialects:
+    if compat == "jevos":  # a path is either exact or unknown
+        jevos = JevosDialect(model.name, model.limits)
+        return {"/v1/systemone": lambda: jevos}
     dialect, openai = SystemOneDialect(model.name, model.limits), DecisionsDialect(model.name, model.limits)
-    decisions = dict.fromkeys(SYSTEM_ONE_PATHS, Decide(gateway, lambda: dialect))
-    decisions["/v1/decisions"] = Decide(gateway, lambda: EitherDialect(dialect, openai))
+    return dict.fromkeys(SYSTEM_ONE_PATHS, lambda: dialect) | {"/v1/decisions": lambda: EitherDialect(dialect, openai)}
+
+
+def _decisions(gateway: Gateway, compat: str) -> dict[str, ASGIApp]:
+    return {path: Decide(gateway, make) for path, make in dialects_of(gateway.model, compat).items()}
+
+
+def _create_default_app(gateway: Gateway) -> FastAPI:
+    decisions = _decisions(gateway, "default")
     app = Edge(_around(gateway, all_but(decisions), problems), decisions)
     app.add_exception_handler(HTTPException, _unrouted(problems))
     for path, page in status.PAGES.items():
@@ -73,10 +83,9 @@ def _create_default_app(gateway: Gateway) -> FastAPI:
 
 
 def _create_jevos_app(gateway: Gateway) -> FastAPI:
-    """The three paths jev has, and our own for probes and metrics; a path is either exact or unknown."""
-    dialect = JevosDialect(gateway.model.name, gateway.model.limits)
+    """The three paths jev has, and our own for probes and metrics."""
     around = _around(gateway, only("/v1/models", "/metrics"), jevos_problems)
-    app = Edge(around, {"/v1/systemone": Decide(gateway, lambda: dialect)})
+    app = Edge(around, _decisions(gateway, "jevos"))
     app.add_exception_handler(HTTPException, _unrouted(jevos_problems))
     for path, page in status.JEVOS_PAGES.items():
         app.add_api_route(path, _page(gateway, page), methods=READING)

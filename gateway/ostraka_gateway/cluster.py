@@ -58,6 +58,7 @@ class Cluster:
         self.dispatcher = Dispatcher(roster, metrics, self._socket.send, on_unreachable)
         answers = AnswerCache(answer_cache_bytes)
         self.single_flight = SingleFlight(roster, metrics, self.dispatcher, answers, queue_tokens)
+        self.await_worker: Callable[[float], None] = self._socket.await_message
         self.bind_again: Callable[[], None]
         self._notes: Path | None = None
         self._judge_timer: asyncio.TimerHandle | None = None

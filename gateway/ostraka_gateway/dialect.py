@@ -3,7 +3,7 @@
 All dialects meet in `SystemOneRequest`; between `validate` and `answer` nothing knows which one a client speaks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,6 +41,10 @@ class Dialect(Protocol):
 
     def refuse(self, error: Exception) -> Problem:
         """Whatever any step raised, as this dialect's clients expect it."""
+
+
+Dialects = Mapping[str, Callable[[], Dialect]]
+"""What is spoken at each path where decisions are asked for; made for each request, since one may have to find out."""
 
 
 class Refusals(Protocol):

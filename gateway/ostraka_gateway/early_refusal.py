@@ -1,84 +1,119 @@
 """What a request is told while nobody is let in, as `decision` would tell it, without the application: the same bytes
 and counts. At three times the capacity that is most of what the gateway does, on cores that the workers want.
 
-Whatever might have another answer (no key, a rate, an encoding, a body that another is being answered for, a successor
-who may let it in) is for the application: this one says nothing, and has taken nothing.
+Whatever might have another answer (no key, a rate, a body that cannot be read, or is large, or is one that another is
+being answered for, a successor who may let it in) is for the application: this one says nothing, and has taken nothing.
 """
 
 import asyncio
 from collections.abc import Iterable
 
+from starlette.requests import Request
 from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from ostraka_gateway.decision import DEADLINE_HEADER, Gateway, deadline_ms
+from ostraka_gateway.dialect import Dialect, Dialects
+from ostraka_gateway.encodings import decoder_for
 from ostraka_gateway.large_bodies import LARGE_BODY_BYTES
 from ostraka_gateway.lull import Lull
-from ostraka_gateway.middleware import REQUEST_ID_HEADER, SYSTEM_ONE_PATHS, count, make_request_id
-from ostraka_gateway.problems import Problem, from_error
-from ostraka_gateway.speeds import full_call_s
+from ostraka_gateway.middleware import REQUEST_ID_HEADER, count, make_request_id
+from ostraka_gateway.problems import Problem
 from ostraka_shared.errors import Overloaded, RateLimited, RequestError
-
-OTHERWISE = frozenset({b"content-encoding", b"expect"})
-"""With these something may have to be said before, or instead."""
 
 LIKELY_S = 1.0
 """As long after a refusal the next one is expected."""
 
+HOLDS_S = 0.005
+"""As long a refusal holds for all with as much time: within it the queue becomes no shorter than by as much. To find it
+out is half of what a refusal costs."""
+
 
 class EarlyRefusal:
-    """For the dialect whose key comes first, at the paths that only it is spoken at."""
+    """In each path's own dialect. `dialects`: as the application has them."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, dialects: Dialects) -> None:
         self._gateway = gateway
+        self._dialects = dialects
         self._most_bytes = min(gateway.body_bytes, LARGE_BODY_BYTES)
-        self._lull = Lull(lambda: full_call_s(gateway.cluster.roster.ready_workers()))
+        self._lull = Lull(gateway.cluster.await_worker)
+        self._known: tuple[float, float, Overloaded | None] = (0.0, 0.0, None)
+        self._worded: tuple[Dialect, Overloaded, Problem] | None = None
 
     def is_likely(self) -> bool:
         return asyncio.get_running_loop().time() - self._gateway.cluster.single_flight.refused_all_at < LIKELY_S
 
     def answer(self, scope: Scope, body: bytes) -> bytes | None:
         """The whole answer to a request that is all here, or None."""
-        gateway = self._gateway
-        is_ours = scope["path"] in SYSTEM_ONE_PATHS and scope["method"] == "POST"
-        if not is_ours or gateway.successor or len(body) > self._most_bytes:
+        if scope["path"] not in self._dialects or scope["method"] != "POST" or "is_crowded" in scope["state"]:
             return None
-        found = _single(scope["headers"])
-        if found is None or "is_crowded" in scope["state"]:
+        successor, found = self._gateway.successor, _first_of_each(scope["headers"])
+        if found is None or (successor and successor.takes(Request(scope))):
             return None
         try:
-            key = gateway.keys.check(found.get("authorization"))
-            deadline_s = deadline_ms(found.get(DEADLINE_HEADER), gateway.deadline_ms) / 1000
-            refusal = self._refusal(deadline_s, key, body)
+            problem = self._refuse(scope, found, body)
         except (RequestError, RateLimited):
             return None
-        if refusal is None:
+        if problem is None:
             return None
-        self._lull.follow(deadline_s)
-        problem = from_error(refusal)
-        scope["state"]["key"] = key
-        count(gateway.cluster.metrics, scope, problem.status)
+        count(self._gateway.cluster.metrics, scope, problem.status)
         return _encode(problem)
 
-    def _refusal(self, deadline_s: float, key: str | None, body: bytes) -> Overloaded | None:
-        """Raises RateLimited. A rate is taken from last, once nothing else can be said."""
+    def _refuse(self, scope: Scope, found: dict[str, str], encoded: bytes) -> Problem | None:
+        """Raises RequestError or RateLimited. A rate is taken from last, once nothing else can be said."""
         gateway, now = self._gateway, asyncio.get_running_loop().time()
-        refusal = gateway.cluster.single_flight.refusal_of_all(now + deadline_s)
-        if refusal is None or gateway.asking.holds(body):
+        key = gateway.keys.check(found.get("authorization"))
+        deadline_s = deadline_ms(found.get(DEADLINE_HEADER), gateway.deadline_ms) / 1000
+        refusal = self._refusal_of_all(deadline_s, now)
+        body = _decode(found.get("content-encoding", ""), encoded, self._most_bytes) if refusal else None
+        if refusal is None or body is None or gateway.asking.holds(body):
             return None
+        dialect = self._dialects[scope["path"]]()
+        dialect.decode(body, found.get("content-type"))
         gateway.rate_limit.check_tokens(key, now)
         gateway.rate_limit.take_request(key, now)
+        scope["state"]["key"] = key
+        if not gateway.successor:  # whose answers come from a socket like a client's
+            self._lull.follow(deadline_s)
+        return self._word(dialect, refusal)
+
+    def _refusal_of_all(self, deadline_s: float, now: float) -> Overloaded | None:
+        known_s, until, refusal = self._known
+        if deadline_s != known_s or now >= until:
+            refusal = self._gateway.cluster.single_flight.refusal_of_all(now + deadline_s)
+            self._known = (deadline_s, now + HOLDS_S if refusal else now, refusal)
         return refusal
 
+    def _word(self, dialect: Dialect, refusal: Overloaded) -> Problem:
+        if not (self._worded and self._worded[0] is dialect and self._worded[1] is refusal):
+            self._worded = (dialect, refusal, dialect.refuse(refusal))
+        return self._worded[2]
 
-def _single(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str] | None:
-    """The first of each name, as the application reads them. None where it has to."""
+
+def _first_of_each(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str] | None:
+    """By name, as the application reads them. None where something has to be said before, or where one is read with
+    those after it."""
     found: dict[str, str] = {}
     for name, value in headers:
-        if name in OTHERWISE or (name == b"content-type" and value[:10].lower() == b"multipart/"):
+        if name == b"expect" or (name == b"content-encoding" and "content-encoding" in found):
             return None
         found.setdefault(name.decode("latin-1"), value.decode("latin-1"))
     return found
+
+
+def _decode(encoding: str, encoded: bytes, most_bytes: int) -> bytes | None:
+    """None where it is larger. Raises RequestError."""
+    if len(encoded) > most_bytes:
+        return None
+    if (decoder := decoder_for(encoding)) is None:
+        return encoded
+    body = bytearray()
+    for piece in decoder.pieces(encoded):
+        body += piece
+        if len(body) > most_bytes:
+            return None
+    decoder.check_complete()
+    return bytes(body)
 
 
 def _encode(problem: Problem) -> bytes:

@@ -1,33 +1,35 @@
-"""While nobody is let in, arrivals are taken in bunches, as a network card's are: after a refusal the event loop rests,
-so that the caches, which a model call on the same core empties, are loaded once for several of them."""
+"""While nobody is let in, arrivals are taken in bunches, as a network card's are: the event loop looks away from its
+clients until a worker speaks, who has to be heard anyway. So the caches, which a model call on the same core empties,
+are loaded once for all of them.
+
+    refused ──► what the loop has at hand, and what has arrived meanwhile ──► waits ──► all that has arrived
+                                                a worker's message, or REST_S: ends it ┘
+
+An answer waits for nothing; a probe, a report, an order or a new request for one rest at most, in each turn it needs.
+"""
 
 import asyncio
-import time
 from collections.abc import Callable
 
-REST_S = 0.004
-"""At three times the capacity the gateway takes 32 % of a core with it, 35 without; 6 and 8 ms save a point more."""
+REST_S = 0.01
 PATIENT_S = 0.5
 """Where so long a deadline is refused, who is let in waits for fifty rests at least; a shorter one tells nothing."""
-CALLS = 4
-"""A worker has another batch beside the one it runs: its result may lie for a quarter of that."""
 
 
 class Lull:
-    """`full_call_s`: what a call over a full batch takes; 0 where nobody knows, and then there is no rest."""
+    """`await_worker(seconds)`: returns when a worker speaks, or after that time. Nothing else happens meanwhile."""
 
-    def __init__(self, full_call_s: Callable[[], float], sleep: Callable[[float], None] = time.sleep) -> None:
-        self._full_call_s = full_call_s
-        self._sleep = sleep
+    def __init__(self, await_worker: Callable[[float], None]) -> None:
+        self._await_worker = await_worker
         self._is_near = False
 
     def follow(self, refused_deadline_s: float) -> None:
-        """Once a turn of the loop, when what is being written has left."""
+        """Not at once: what is being written leaves first, and whoever arrived beside the refused one has his turn."""
         if not self._is_near and refused_deadline_s >= PATIENT_S:
             self._is_near = True
-            asyncio.get_running_loop().call_soon(self._rest)
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self._rest)
 
     def _rest(self) -> None:
         self._is_near = False
-        if rest_s := min(REST_S, self._full_call_s() / CALLS):
-            self._sleep(rest_s)
+        self._await_worker(REST_S)

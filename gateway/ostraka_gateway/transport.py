@@ -1,6 +1,7 @@
 """The gateway's end of the wire: one ROUTER that workers dial, on the event loop. It knows bytes and identities."""
 
 import asyncio
+import select
 from collections.abc import Callable
 
 import zmq
@@ -13,7 +14,8 @@ HIGH_WATER_MARK = 1000
 """Messages to one worker. Its credit keeps it far below."""
 HEARTBEAT_IVL_MS = 500
 HEARTBEAT_TIMEOUT_MS = 1500
-"""ZMTP's own heartbeat notices a cut link on tcp; it says nothing of the inference loop."""
+"""ZMTP's own heartbeat notices a cut link on tcp; it says nothing of the inference loop. Of an ipc link the system
+tells the end; a heartbeat would cut off who stands still for a moment, and what it works out would be lost."""
 TURN_MESSAGES = 200
 """Messages taken before other tasks of the event loop get their turn."""
 
@@ -33,13 +35,16 @@ class WorkerSocket:
         self._socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
         self._socket.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
-        self._socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_IVL_MS)
-        self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+        self._arrivals = select.poll()
+        self._arrivals.register(self._socket.FD, select.POLLIN)
         self._loop: asyncio.AbstractEventLoop
 
     def bind(self, endpoint: str) -> None:
         """Raises OSError."""
         self._loop = asyncio.get_running_loop()
+        if not endpoint.startswith("ipc://"):
+            self._socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_IVL_MS)
+            self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
         self.bind_again(endpoint)
         self._loop.add_reader(self._socket.FD, self.take_arrived)
 
@@ -70,6 +75,13 @@ class WorkerSocket:
                 return
             self._take(self._socket.recv_multipart(zmq.NOBLOCK))
         self._loop.call_soon(self.take_arrived)
+
+    def await_message(self, timeout_s: float) -> None:
+        """Holds the event loop until something may have arrived, which is taken next; or so long at most."""
+        if self._has_arrived():
+            self._loop.call_soon(self.take_arrived)  # asking has used up the signal
+        else:
+            self._arrivals.poll(timeout_s * 1000)
 
     def _has_arrived(self) -> bool:
         """Asked first, since receiving in vain costs an exception. False once closed."""

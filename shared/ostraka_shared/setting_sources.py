@@ -154,6 +154,10 @@ class ConfigFile(configargparse.TomlConfigParser):  # type: ignore[misc]
             raise configargparse.ConfigFileParserException(
                 f"{stream.name} should have an [{TABLE}] table, and every setting in it"
             )
+        if "config" in found.get(TABLE, ()):
+            raise configargparse.ConfigFileParserException(
+                f"config in {stream.name} has no effect: only the file that --config or {CONFIG_VARIABLE} names is read"
+            )
         return super().parse(io.StringIO(text))
 
 

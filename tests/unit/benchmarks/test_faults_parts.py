@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.faults import idle_connections
 from benchmarks.faults.overhead import read_timing
-from benchmarks.faults.overload import summarize
+from benchmarks.faults.overload import by_fifths, summarize
 from benchmarks.faults.raw_client import Ended, RawClient
 from benchmarks.faults.wire import content_length, parse_head
 
@@ -48,6 +48,11 @@ def test_what_is_answered_too_late_is_no_goodput() -> None:
 def test_what_is_answered_after_the_last_was_offered_took_that_time_too() -> None:
     found = [told(200, float(due), due + 2.0) for due in range(11)]
     assert summarize(found, capacity=10.0, seconds=10.0, deadline_s=2.0).goodput == pytest.approx(11 / 12)
+
+
+def test_what_was_answered_is_told_by_fifths_of_the_time_in_which_was_offered() -> None:
+    found = [told(200, due / 10, due / 10 + (1.0 if due < 20 else 0.01)) for due in range(101)]
+    assert by_fifths([*found, told(529, 0.0, 0.01)]) == [5.0, 15.0, 10.0, 10.0, 10.0]
 
 
 def test_a_refusal_is_timed_from_when_it_was_sent_and_an_answer_from_when_it_was_due() -> None:

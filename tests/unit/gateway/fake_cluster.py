@@ -37,6 +37,9 @@ class FakeSocket:
     def close(self):
         pass
 
+    def await_message(self, timeout_s):
+        pass
+
     def send(self, identity, message):
         return self.receiver(identity, decode(encode(message)))
 

@@ -125,9 +125,16 @@ def test_a_wrong_flag_is_one_line_with_the_nearest_one(refuses):
 
 @pytest.mark.parametrize(
     "text",
-    ['name = "file"', 'name = "file"\n[ostraka]\n', "[ostrakon]\ncount = 4", "ostraka = 4", "[ostraka]\n[[ostraka]]"],
+    [
+        'name = "file"',
+        'name = "file"\n[ostraka]\n',
+        "[ostrakon]\ncount = 4",
+        "ostraka = 4",
+        "[ostraka]\n[[ostraka]]",
+        '[ostraka]\nconfig = "another.toml"',
+    ],
 )
-def test_a_setting_outside_of_the_table_of_a_file_is_refused_not_ignored(refuses, tmp_path, text):
+def test_a_setting_that_would_have_no_effect_where_it_stands_in_a_file_is_refused_not_ignored(refuses, tmp_path, text):
     file = tmp_path / "ostraka.toml"
     file.write_text(text)
     assert f"{file} " in refuses(f"--config={file}", "--name=a")
