@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ostraka.running_cluster import GATEWAY_NAME
 from ostraka_shared.addresses import gateway_name
-from tests.waiting import wait_until
+from tests.waiting import still_alive, wait_until
 
 START_S = 60.0
 STOP_S = 40.0
@@ -125,7 +125,7 @@ class Cluster:
             self._children += psutil.Process(self.process.pid).children(recursive=True)
 
     def check_no_orphans(self) -> None:
-        _, alive = psutil.wait_procs(self._children, timeout=10)
+        alive = still_alive(self._children)
         assert not alive, f"left behind: {alive}"
 
     def close(self) -> None:
@@ -134,9 +134,9 @@ class Cluster:
             self.process.kill()
         self.process.wait()
         for child in self._children:
-            if child.is_running():
+            with suppress(psutil.NoSuchProcess):
                 child.kill()
-        psutil.wait_procs(self._children, timeout=10)
+        still_alive(self._children)
         self._reader.join(10)
         assert self.process.stderr
         self.process.stderr.close()

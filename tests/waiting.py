@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import psutil
@@ -45,3 +45,12 @@ def is_dead(process: psutil.Process) -> bool:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
+
+
+def still_alive(processes: Iterable[psutil.Process], deadline_s: float = 10.0) -> list[psutil.Process]:
+    """Those that have not ended by then. An orphan that has ended may wait for init for a second or two, and nobody has
+    to wait with it, as psutil's own `wait_procs` does."""
+    ends, alive = time.monotonic() + deadline_s, list(processes)
+    while (alive := [each for each in alive if not is_dead(each)]) and time.monotonic() < ends:
+        time.sleep(POLL_S)
+    return alive
