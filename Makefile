@@ -7,7 +7,12 @@ PYTEST := $(BIN)/pytest
 # Two at a time, in one checkout, install one after the other; what a target needs is judged when its turn comes.
 LOCK := $(if $(shell command -v flock),flock Makefile)
 
-.PHONY: installed dev serve test check lint unit e2e faults overload soak test-faults bench bench-fair bench-engine conformance openapi format clean
+# The unit tests in lanes, as many at a time as there are cores: each imports what it tests, and not what the others do.
+FOLDERS := gateway worker deploy
+UNIT := $(FOLDERS:%=unit-%) unit-others
+TOGETHER = @$(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target
+
+.PHONY: installed dev serve test check lint unit $(UNIT) e2e faults overload soak test-faults bench bench-fair bench-engine conformance openapi format clean
 
 serve: installed                 ## install, get and build the embedded model, serve on 127.0.0.1:8017
 	$(BIN)/ostraka serve $(FLAGS)
@@ -16,10 +21,16 @@ test: dev                        ## the whole suite: unit, contract, integration
 	$(PYTEST) -n 2 --dist loadgroup --hypothesis-profile=thorough
 
 check: dev                       ## the lints, and beside them the unit tests
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint unit
+	$(TOGETHER) $(UNIT) lint
 
 unit: dev                        ## no processes but the tests' own: the rest is for `make test`
-	$(PYTEST) tests/unit tests/contract -q -n logical --maxprocesses 8 --dist loadgroup -p no:schemathesis
+	$(TOGETHER) $(UNIT)
+
+$(FOLDERS:%=unit-%): unit-%: dev
+	$(PYTEST) tests/unit/$* -q -p no:schemathesis
+
+unit-others: dev
+	$(PYTEST) tests/unit tests/contract $(FOLDERS:%=--ignore=tests/unit/%) -q -p no:schemathesis
 
 lint: dev                        ## formatting, lints, types, import rules
 	$(BIN)/ruff format --check .

@@ -37,7 +37,7 @@ def _load_of(roster: Roster, ready: Collection[Worker], lane_tokens: Mapping[int
     has_idle = not queued_tokens and not all(worker.held for worker in ready)
     held_tokens = 0 if has_idle else sum(worker.credit.claimed_up_to(size) for worker in ready)
     expects_worker = roster.expects_worker(now, REPLACEMENT_S)
-    total, fastest = measured_speeds(ready, roster.pace.share, now)
+    total, fastest = measured_speeds(ready, roster.pace.share, now, are_busy=queued_tokens + held_tokens > 0)
     call_s = full_call_s(ready) if queued_tokens else 0.0
     passed, caution = sum(longer.values()), roster.caution.factor
     return Load(queued_tokens, held_tokens, total, fastest, expects_worker, call_s, passed, turns, caution)

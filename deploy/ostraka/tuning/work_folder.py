@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ostraka.tuning.settings import TuneSettings
 from ostraka_shared.errors import ConfigError
-from ostraka_worker.build.builder import refuse_other
+from ostraka_worker.build.builder import refuse_fixed, refuse_other
 
 PLACE_FILE, LOG_FILE = "place.kept", "log.jsonl"
 """Named as no adapter can be, whatever the model is called."""
@@ -16,6 +16,7 @@ PLACE_FILE, LOG_FILE = "place.kept", "log.jsonl"
 def open_work(settings: TuneSettings) -> Iterator[Path]:
     """Raises ConfigError, as where there is something already, or nothing to go on with."""
     refuse_other(settings.output, settings.name)
+    refuse_fixed(settings.output)
     work = settings.work
     if settings.resume:
         if not (work / PLACE_FILE).is_file():

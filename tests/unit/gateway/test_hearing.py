@@ -26,14 +26,16 @@ def test_a_worker_of_several_gateways_gives_each_its_part(roster):
     for each in (worker, other):
         hearing.started(each, Started((), 100, 0))
         hearing.heard(each, roster.pace, 100 / SPEED)
-    alone_s, speeds = worker.predicted_s, measured_speeds(roster.ready_workers(), 1.0, 1.0)
+    alone_s, speeds = worker.predicted_s, measured_speeds(roster.ready_workers(), 1.0, 1.0, are_busy=False)
     hearing.started(worker, Started((), 0, 200))
     assert worker.predicted_s == pytest.approx(alone_s + 200 / worker.speed)
     assert candidates([worker, other], 10)[0] is other
     batch_speed = worker.speed
     for each in (worker, other):
         hearing.beat(each, Beat(0, 0, 0, 0, 0, 0, credit_tokens=256, free_share=0.5))
-    assert measured_speeds(roster.ready_workers(), 1.0, 1.0) == pytest.approx([speed / 2 for speed in speeds])
+    assert measured_speeds(roster.ready_workers(), 1.0, 1.0, are_busy=False) == pytest.approx(
+        [speed / 2 for speed in speeds]
+    )
     assert (worker.credit.tokens, worker.speed) == (256, batch_speed)
     hearing.beat(worker, Beat(0, 0, 0, 0, 0, 0))
     assert worker.credit.tokens == 256, "a beat without one leaves it"

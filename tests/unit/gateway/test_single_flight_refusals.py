@@ -50,6 +50,16 @@ def test_an_old_measurement_refuses_nobody(world):
     assert not world.ask("a", 900, deadline_s=1.0).done()
 
 
+def test_an_old_measurement_is_better_than_none_where_many_come_at_once(world):
+    """Until the first of them was read, all would be let in, most of them to be late."""
+    worker = world.join("w0")
+    busy_for(world, worker, 100, 1.0)
+    world.loop.advance(FRESH_S)
+    assert not world.ask("a", 90, deadline_s=2.0).done()
+    assert not world.ask("b", 90, deadline_s=4.0).done()
+    refused(world, "c", errors.Overloaded, count=90, deadline_s=2.0)
+
+
 def test_a_busy_worker_is_no_wait_where_another_is_idle(world):
     busy, idle = world.join("w0"), world.join("w1")
     for worker in (busy, idle):

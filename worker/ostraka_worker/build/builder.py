@@ -149,18 +149,24 @@ def refuse_other(target: Path, name: str) -> None:
             raise ConfigError(f"{target} holds another model, {there}: choose another place or remove it")
 
 
+def refuse_fixed(target: Path) -> None:
+    """Raises ConfigError where a finished folder cannot be moved to: `.`, and what another disk is mounted on."""
+    if target.name in {"", ".."} or target.is_mount():
+        raise ConfigError(f"{target} is no place that a finished folder can be moved to: name a folder inside of it")
+
+
 def _already_built(order: Order) -> ModelFolder | None:
     """None if there is nothing, or something older or damaged to be replaced. Raises ConfigError for anything else."""
     refuse_other(order.target, order.name)
-    try:
+    with contextlib.suppress(ModelMissing, ModelDamaged):
         built = open_folder(order.target)
-    except (ModelMissing, ModelDamaged):
-        return None
-    spec = built.spec
-    form = Form(spec.contract.no, spec.contract.yes)
-    has = (spec.name, spec.precision, form, spec.source, spec.builder_version)
-    wanted = (order.name, order.precision, order.form, order.source, BUILDER_VERSION)
-    return built if has == wanted else None
+        spec = built.spec
+        form = Form(spec.contract.no, spec.contract.yes)
+        has = (spec.name, spec.precision, form, spec.source, spec.builder_version)
+        if has == (order.name, order.precision, order.form, order.source, BUILDER_VERSION):
+            return built
+    refuse_fixed(order.target)
+    return None
 
 
 def _write(order: Order, source: Path, folder: Path, progress: Progress) -> None:

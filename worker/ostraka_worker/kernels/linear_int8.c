@@ -15,15 +15,19 @@ static size_t laid_bytes(int64_t rows, int inner) {
     return (size_t)((rows + TILE_ROWS - 1) / TILE_ROWS) * steps_of(inner) * TILE_BYTES;
 }
 
-/* To -127 .. 127. A row of zeros has the scale 0. */
+/* The bits of floats without their sign are in the order of the floats, and after all of them come those that are none. */
+static inline __m512i magnitude(const float *values) { return (__m512i)_mm512_abs_ps(_mm512_loadu_ps(values)); }
+
+/* To -127 .. 127. A row of zeros has the scale 0; one with a value that is no number has no number for a scale. */
 static void lay_row(const Laid *rounded, int64_t row, const float *values) {
     const int inner = rounded->inner, steps = steps_of(inner);
-    __m512 most = _mm512_setzero_ps(), other = most;
+    __m512i most = _mm512_setzero_si512(), other = most;
     for (int index = 0; index < inner; index += 32) {
-        most = _mm512_max_ps(most, _mm512_abs_ps(_mm512_loadu_ps(values + index)));
-        other = _mm512_max_ps(other, _mm512_abs_ps(_mm512_loadu_ps(values + index + 16)));
+        most = _mm512_max_epi32(most, magnitude(values + index));
+        other = _mm512_max_epi32(other, magnitude(values + index + 16));
     }
-    const float largest = _mm512_reduce_max_ps(_mm512_max_ps(most, other));
+    const int32_t bits = _mm512_reduce_max_epi32(_mm512_max_epi32(most, other));
+    const float largest = _mm512_cvtss_f32(_mm512_castsi512_ps(_mm512_set1_epi32(bits)));
     rounded->scales[row] = largest / 127;
     const __m512 factor = _mm512_set1_ps(largest > 1e-30f ? 127 / largest : 0);
     char *to = (char *)rounded->values + (size_t)(row / TILE_ROWS) * steps * TILE_BYTES + row % TILE_ROWS * STEP_BYTES;

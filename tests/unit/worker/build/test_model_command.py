@@ -177,6 +177,18 @@ def test_a_place_that_is_taken_is_refused_before_anything_is_read(
     assert "exists and is not a model folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("place", [".", "mounted"])
+def test_a_place_that_nothing_can_be_moved_to_is_refused_before_anything_is_built(
+    tiny_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    """The system would say so at the end."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "mounted")
+    assert call("build", tiny_gguf, "--output", place) == 1
+    assert f"{place} is no place that a finished folder can be moved to" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_bars_on_a_terminal_and_lines_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
