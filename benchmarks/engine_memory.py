@@ -2,14 +2,15 @@
 now and then, and what it gains over its later half.
 
 python -m benchmarks.engine_memory                                     # 100,000 requests, a random model of two layers
-python -m benchmarks.engine_memory --embedded int8 --requests 2000
+python -m benchmarks.engine_memory --embedded int8                     # 2,000 requests: 1 to 4 minutes
 """
 
 import argparse
 import gc
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,8 @@ from ostraka_worker.onnx_engine import OnnxEngine
 from ostraka_worker.snapshots import Snapshots
 from tests.unit.worker.build.tiny import write_tiny
 
+RANDOM_REQUESTS, EMBEDDED_REQUESTS = 100_000, 2_000
+"""The embedded model in int8 answers 10 to 40 of them a second, as busy as the machine is: 100,000 take hours."""
 VOCABULARY = 260
 SAMPLES = 200
 UNIT = 100_000
@@ -49,17 +52,16 @@ class Flatness:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--requests", type=int, help=f"default: {RANDOM_REQUESTS}, {EMBEDDED_REQUESTS} with --embedded")
     parser.add_argument("--embedded", choices=PRECISIONS, help="the embedded model, instead of a random one")
     values = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         engine = load(Path(folder), values.embedded)
+    requests = values.requests or (EMBEDDED_REQUESTS if values.embedded else RANDOM_REQUESTS)
     begun = time.monotonic()
-    found = measure(engine, values.requests)
+    found = measure(engine, requests, tell=tell)
     took = time.monotonic() - begun
-    print(
-        f"{values.requests} requests in {took:.0f} s: {found.first_mb:.1f} MB at first, {found.last_mb:.1f} MB at last"
-    )
+    print(f"{requests} requests in {took:.0f} s: {found.first_mb:.1f} MB at first, {found.last_mb:.1f} MB at last")
     print(f"later half: {found.slope_mb:+.2f} +- {found.doubt_mb:.2f} MB in 100,000 requests")
 
 
@@ -73,8 +75,14 @@ def load(folder: Path, embedded: str | None) -> Engine:
     return OnnxEngine(best_graph(graph))
 
 
-def measure(engine: Engine, requests: int, most_samples: int = SAMPLES) -> Flatness:
-    """A sample costs a garbage collection, some 15 ms."""
+def tell(done: int, resident_mb: float) -> None:
+    print(f"\r{done} requests, {resident_mb:.1f} MB", end="", file=sys.stderr, flush=True)
+
+
+def measure(
+    engine: Engine, requests: int, most_samples: int = SAMPLES, tell: Callable[[int, float], None] = lambda *_: None
+) -> Flatness:
+    """A sample costs a garbage collection, some 15 ms; each is told."""
     snapshots = Snapshots(16, 4096)
     process = psutil.Process()
     done, samples = 0, list[tuple[int, float]]()
@@ -87,6 +95,7 @@ def measure(engine: Engine, requests: int, most_samples: int = SAMPLES) -> Flatn
         if done >= (len(samples) + 1) * requests / most_samples:
             gc.collect()
             samples.append((done, process.memory_info().rss / 1e6))
+            tell(*samples[-1])
     return fit(samples)
 
 

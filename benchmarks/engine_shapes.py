@@ -23,6 +23,7 @@ from ostraka_worker.config import DEFAULT_BATCH_TOKENS
 from ostraka_worker.engine import Engine, Line
 from ostraka_worker.engines import load_engine
 from ostraka_worker.inference import BatchRun
+from ostraka_worker.own_memory import own_mapped
 from ostraka_worker.snapshots import Snapshots
 
 SHAPES = ((1, 20), (1, 32), (8, 32), (1, 128), (2, 128), (1, 256))
@@ -53,7 +54,11 @@ def main() -> None:
 
 
 def load(cache_dir: Path, precision: str) -> Engine:
-    return load_engine(ensure_embedded(cache_dir, precision, for_stderr()), threads=1)
+    """With its weights where a forked worker has them."""
+    folder = ensure_embedded(cache_dir, precision, for_stderr())
+    engine = load_engine(folder, threads=1)
+    own_mapped(folder.path / name for name in folder.hashes)
+    return engine
 
 
 def report_precisions(engines: dict[str, Engine], rounds: int) -> None:

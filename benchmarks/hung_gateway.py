@@ -1,9 +1,11 @@
 """How long clients wait when their gateway stands still: from its SIGSTOP to the first answer on a new connection.
 
     python -m benchmarks.hung_gateway --gateways 2 --times 5 --fault hang
+    python -m benchmarks.hung_gateway --fault kill --zygote-stopped 0
 
 The fake engine; a request a connection, one after the other's answer. Beside it two requests are in flight in the
-gateway when it is hit: what became of them, and when. `kill` is SIGKILL instead.
+gateway when it is hit: what became of them, and when. `kill` is SIGKILL instead. With `--zygote-stopped`, what
+gateways are forked from is stopped so many seconds before that.
 """
 
 import argparse
@@ -33,11 +35,24 @@ def main() -> None:
         release = Path(folder) / "release"
         model = make_fake_model(Path(folder) / "model", stall_until=str(release), ms_per_token=0.03)
         with running(model.path, "--workers=2", f"--gateways={values.gateways}") as cluster:
-            waits = [hit(cluster, release, FAULTS[values.fault]) for _ in range(values.times)]
+            waits = []
+            for _ in range(values.times):
+                if values.zygote_stopped is not None:
+                    stop_zygote(cluster, values.zygote_stopped)
+                waits.append(hit(cluster, release, FAULTS[values.fault]))
     for name, seconds in zip(
         ("first answer", "longest answer", "in flight ended"), zip(*waits, strict=True), strict=True
     ):
         print(f"{name}: median {statistics.median(seconds):.2f} s, {min(seconds):.2f}..{max(seconds):.2f}")
+
+
+def stop_zygote(cluster: Cluster, seconds: float) -> None:
+    def named(name: str) -> list[psutil.Process]:
+        return [child for child in psutil.Process(cluster.process.pid).children() if child.name() == name]
+
+    wait_for(lambda: named("ostraka gspare"), "it has loaded", 60)
+    named("ostraka gzygote")[0].suspend()
+    time.sleep(seconds)
 
 
 def hit(cluster: Cluster, release: Path, number: signal.Signals) -> tuple[float, float, float]:
@@ -112,6 +127,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--gateways", type=int, default=1)
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--fault", choices=FAULTS, default="hang")
+    parser.add_argument(
+        "--zygote-stopped", type=float, metavar="SECONDS", help="for how long before; default: it is not"
+    )
     return parser.parse_args()
 
 

@@ -29,6 +29,7 @@ from ostraka_worker.config import DEFAULT_BATCH_TOKENS
 from ostraka_worker.engines import load_engine
 from ostraka_worker.fair_line import Waiting
 from ostraka_worker.inference import BatchRun
+from ostraka_worker.own_memory import own_mapped
 from tests.cluster import Cluster, running
 
 IN_FLIGHT = 16
@@ -78,7 +79,9 @@ def bare_loop(folder: ModelFolder, works: list[Work], core: int) -> Iterator[Con
 
 def serve_bare(pipe: Connection, path: str, works: list[Work], core: int) -> None:
     os.sched_setaffinity(0, {core})
-    engine = load_engine(open_folder(Path(path)), threads=1)
+    folder = open_folder(Path(path))
+    engine = load_engine(folder, threads=1)
+    own_mapped(folder.path / name for name in folder.hashes)  # as the served workers' weights are
     while pipe.recv():
         batcher = Batcher(DEFAULT_BATCH_TOKENS)
         for work in works:

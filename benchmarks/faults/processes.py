@@ -17,9 +17,9 @@ HOUR_S = 3600.0
 LONG_LIFE_S = 300.0
 """Its later half is then past what a process fills at first."""
 GROWTH = 0.05
-SUPERVISOR = "supervisor"
+SUPERVISOR, GATEWAY = "supervisor", "gateway"
 KINDS = {
-    "ostraka g[0-9]+": "gateway",
+    "ostraka g[0-9]+": GATEWAY,
     "ostraka w[0-9]+": "worker",
     "ostraka gzygote": "gateway zygote",
     "ostraka zygote": "worker zygote",
@@ -87,7 +87,7 @@ class Processes:
         ]
 
     def _take(self, kind: str, process: psutil.Process, now: float) -> None:
-        files = count_files(process)
+        files = count_files(process) if kind == GATEWAY else process.num_fds()
         self.memory[kind][process.pid].append((now, process.memory_info().rss / MB))
         self.files[kind][process.pid].append((now, files))
 
@@ -106,6 +106,7 @@ def measure(lives: Iterable[Sequence[Point]]) -> Growth:
 
 
 def count_files(process: psutil.Process) -> int:
-    """Without the clients' connections: how many those are is for the clients to say."""
+    """Without the clients' connections: how many those are is for the clients to say. The system lists all there are on
+    the machine for it, which may take a tenth of a second."""
     open_ones = sum(each.status == psutil.CONN_ESTABLISHED for each in process.net_connections("tcp"))
     return process.num_fds() - open_ones

@@ -47,8 +47,9 @@ JUDGED_MINUTES = 20.0
 
 
 async def watch(processes: Processes) -> None:
+    """In a thread: the clients are not to wait for it."""
     while True:
-        processes.sample()
+        await asyncio.to_thread(processes.sample)
         await asyncio.sleep(SAMPLE_S)
 
 
@@ -64,8 +65,9 @@ async def run(cluster: Cluster, values: argparse.Namespace) -> tuple[SteadyLoad,
     begun = time.monotonic()
     try:
         while (left_s := begun + 60 * values.minutes - time.monotonic()) > 0:
-            cases, pause_s = phase(1 - left_s / 60 / values.minutes)
+            _, pause_s = phase(1 - left_s / 60 / values.minutes)
             await asyncio.sleep(min(left_s, rng.uniform(*pause_s)))
+            cases, _ = phase((time.monotonic() - begun) / 60 / values.minutes)
             case = rng.choice(cases)
             injected[case.name] += 1
             print(f"{time.monotonic() - begun:7.1f} s  {case.name}", flush=True)

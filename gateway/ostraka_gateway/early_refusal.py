@@ -26,7 +26,7 @@ LIKELY_S = 1.0
 
 HOLDS_S = 0.005
 """As long a refusal holds for all with as much time: within it the queue becomes no shorter than by as much. To find it
-out is half of what a refusal costs."""
+out anew for each is a third of what one costs, where caches are cold: 80 of 240 us."""
 
 
 class EarlyRefusal:

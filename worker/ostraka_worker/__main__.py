@@ -19,7 +19,7 @@ from ostraka_shared.options import add_options, build_parser, read_settings
 from ostraka_shared.process_control import name_process
 from ostraka_shared.stray_signals import log_stray_signals
 from ostraka_worker.config import WorkerConfig
-from ostraka_worker.loading import Warm, load_verified
+from ostraka_worker.loading import Warm, load_owned
 from ostraka_worker.service import Service
 from ostraka_worker.snapshots import Snapshots
 from ostraka_worker.transport import GatewayLinks
@@ -66,7 +66,7 @@ def serve(config: WorkerConfig, warm: Warm | None, on_serving: Callable[[], None
     begun = time.monotonic()
     service.introduce()
     if warm is None:
-        service.load(lambda: load_verified(folder, config.threads or max(1, len(config.cores))).engine)
+        service.load(lambda: load_owned(folder, config.threads or max(1, len(config.cores))).engine)
     signal.signal(signal.SIGTERM, lambda *_: _stop(service))
     signal.signal(signal.SIGINT, lambda *_: _stop(service))
     if warm is None:

@@ -10,6 +10,7 @@ from ostraka_shared.model_folder import FileStates, ModelFolder, file_states, ve
 from ostraka_worker.engine import Engine, Line
 from ostraka_worker.engines import load_engine
 from ostraka_worker.kernels import are_missing, best_graph, multiplies
+from ostraka_worker.own_memory import own_mapped
 
 log = structlog.get_logger()
 
@@ -43,6 +44,15 @@ class Warm:
     loaded: Loaded
     tokens_per_s: float
     proof: bytes
+
+
+def load_owned(folder: ModelFolder, threads: int) -> Loaded:
+    """With the weights in memory of this process's own: from here on, the files are needed no more. Raises what
+    `load_verified` raises, and MemoryError."""
+    loaded = load_verified(folder, threads)
+    own_mapped(folder.path / name for name in folder.hashes)
+    loaded.check_files()
+    return loaded
 
 
 def load_verified(folder: ModelFolder, threads: int) -> Loaded:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ostraka_shared.errors import ModelDamaged
+from ostraka_worker import large_pages
 from ostraka_worker.engine import Line, Memory, first_position
 from ostraka_worker.kernels import LIBRARY, kind_of, usable_kinds
 from ostraka_worker.packing import Inputs, Packed, pack, pack_lines
@@ -68,7 +69,8 @@ class OnnxEngine:
         return f"onnxruntime {ort.__version__}{self._kernels}"
 
     def memory(self, tokens: int) -> Memory:
-        return Memory(tuple(np.empty((tokens, each.shape[1]), self._dtype) for each in self._past))
+        """One array: a single part of a state fills no large page."""
+        return Memory(tuple(large_pages.empty((len(self._past), tokens, self._past[0].shape[1]), self._dtype)))
 
     def run(self, lines: Sequence[Line]) -> npt.NDArray[np.float32]:
         packed = self._pack(lines)

@@ -16,8 +16,7 @@ from ostraka_shared.model_folder import open_folder
 from ostraka_shared.zygote import Program, run_program
 from ostraka_worker.__main__ import main as work
 from ostraka_worker.config import ZygoteConfig
-from ostraka_worker.loading import Warm, load_verified
-from ostraka_worker.own_memory import own_mapped
+from ostraka_worker.loading import Warm, load_owned
 from ostraka_worker.service import warm_up
 
 log = structlog.get_logger()
@@ -40,9 +39,7 @@ def load_warm(config: ZygoteConfig) -> Warm:
         os.sched_setaffinity(0, config.cores)
     begun = time.monotonic()
     folder = replace(open_folder(Path(config.model)), seal=config.seal or "")
-    loaded = load_verified(folder, threads=1)
-    own_mapped(folder.path / name for name in folder.hashes)  # from here on, the files are needed no more
-    loaded.check_files()
+    loaded = load_owned(folder, threads=1)
     warm = Warm(loaded, warm_up(loaded.engine), loaded.proof())
     log.info("model_loaded", model=loaded.folder.spec.name, load_s=round(time.monotonic() - begun, 2))
     return warm

@@ -107,15 +107,14 @@ static void gather(const Work *work, const Line *line) {
     copy_rows(work, call->value, line->row, line->rows, values + before * bytes);
     memset(keys + line->own * bytes, 0, (line->own_pad - line->own) * bytes);
     memset(values + line->own * bytes, 0, (line->own_pad - line->own) * bytes);
-    if (work->variant->pack_values)
-        for (int32_t key = 0; key < line->own; key += BLOCK_KEYS)
-            work->variant->pack_values(values + key * bytes, bytes, min(line->own - key, BLOCK_KEYS), call->dims,
-                                       work->packed + (line->first + key) * bytes);
+    for (int32_t key = 0; key < line->own; key += BLOCK_KEYS)
+        work->variant->pack_values(values + key * bytes, bytes, min(line->own - key, BLOCK_KEYS), call->dims,
+                                   work->packed + (line->first + key) * bytes);
 }
 
 static void pack_roots(const Work *work) {
     const size_t bytes = row_bytes(work), step = stride(work);
-    for (int32_t root = 0; work->variant->pack_values && root < work->root_count; root++)
+    for (int32_t root = 0; root < work->root_count; root++)
         for (int32_t block = 0; block < work->roots[root].blocks; block++) {
             const int64_t row = work->roots[root].first + (int64_t)block * BLOCK_KEYS;
             const char *rows = (const char *)work->call->past_value + row * step + work->head * bytes;
@@ -126,19 +125,15 @@ static void pack_roots(const Work *work) {
 
 /* The block of a line's keys that begins at `position`. */
 static Block find_block(const Work *work, const Line *line, int32_t position) {
-    const size_t bytes = row_bytes(work), step = stride(work);
-    const int packs = work->variant->pack_values != NULL;
+    const size_t bytes = row_bytes(work), step = stride(work), value_stride = BLOCK_KEYS * work->variant->element_bytes;
     if (position < line->whole) {
         const Root *root = work->roots + line->root;
         const size_t offset = (root->first + (size_t)position) * step + work->head * bytes;
-        const char *values = packs ? root->packed + position * bytes : (const char *)work->call->past_value + offset;
         const char *keys = (const char *)work->call->past_key + offset;
-        return (Block){keys, step, values, packs ? BLOCK_KEYS * work->variant->element_bytes : step, position, BLOCK_KEYS, 0};
+        return (Block){keys, step, root->packed + position * bytes, value_stride, position, BLOCK_KEYS, 0};
     }
     const int32_t key = position - line->whole;
-    const char *values = (packs ? work->packed : work->values) + (line->first + key) * bytes;
-    const char *keys = work->keys + (line->first + key) * bytes;
-    const size_t value_stride = packs ? BLOCK_KEYS * work->variant->element_bytes : bytes;
+    const char *values = work->packed + (line->first + key) * bytes, *keys = work->keys + (line->first + key) * bytes;
     return (Block){keys, bytes, values, value_stride, position, min(line->own_pad - key, BLOCK_KEYS), 0};
 }
 
@@ -231,8 +226,6 @@ static size_t lay_out(Work *work, char *at) {
     used += aligned(keys * bytes);
     work->values = at + used;
     used += aligned(keys * bytes);
-    if (!work->variant->pack_values)
-        return used;
     work->packed = at + used;
     used += aligned(keys * bytes);
     for (int32_t root = 0; root < work->root_count; root++) {

@@ -49,7 +49,7 @@ typedef struct {
     void (*end)(void);
     /* rows[i] is a column's query, or NULL */
     void (*pack_query)(Columns *columns, const float *const *rows);
-    /* `count` rows, and zeros after them, to the BLOCK_KEYS * dims elements of a block; NULL: read as they lie */
+    /* `count` rows, and zeros after them, to the BLOCK_KEYS * dims elements of a block */
     void (*pack_values)(const char *rows, size_t stride, int count, int dims, char *packed);
     /* limits: of each column the last position it may look at; NULL: all of the block */
     void (*read_block)(Columns *columns, const Block *block, const int32_t *limits);

@@ -2,7 +2,10 @@
 #include "attention.h"
 #include "softmax.h"
 
-enum { TILE = 8 }; /* keys, or dims, whose sums are held in registers: 16 of them, two halves of the columns each */
+enum {
+    TILE = 8, /* keys, or dims, whose sums are held in registers: 16 of them, two halves of the columns each */
+    AHEAD_KEYS = 16, AHEAD_VALUES = 24
+};
 
 static void nothing(void) {}
 
@@ -22,10 +25,43 @@ static void pack_query(Columns *columns, const float *const *rows) {
         }
 }
 
+/* Apart by the other heads' rows, they would each be waited for. */
+static inline void fetch_rows(const char *rows, size_t stride, int bytes) {
+    for (int row = 0; row < TILE; row++, rows += stride)
+        for (int byte = 0; byte < bytes; byte += 64)
+            _mm_prefetch(rows + byte, _MM_HINT_T0);
+}
+
+/* To [dims / TILE, BLOCK_KEYS, TILE], as they are read: two keys make a line. With rows asked for ahead, 20 rows after 500 took
+ * 0.86 of the time they took with values read where they lie, 192 after 192 0.94; asked for ahead alone, 0.84 and 0.99. */
+static void pack_values(const char *rows, size_t stride, int count, int dims, char *packed) {
+    const int padded = (count + STEP_KEYS - 1) / STEP_KEYS * STEP_KEYS;
+    for (int key = 0; key < padded; key += 2, packed += 2 * TILE * sizeof(float)) {
+        const char *upper = rows + key * stride, *lower = upper + stride;
+        for (int dim = 0; dim < dims; dim += 16) {
+            const size_t byte = dim * sizeof(float);
+            __m512 first = _mm512_setzero_ps(), second = first;
+            if (count == BLOCK_KEYS) {
+                _mm_prefetch(upper + AHEAD_VALUES * stride + byte, _MM_HINT_T0);
+                _mm_prefetch(lower + AHEAD_VALUES * stride + byte, _MM_HINT_T0);
+            }
+            if (key < count)
+                first = _mm512_loadu_ps(upper + byte);
+            if (key + 1 < count)
+                second = _mm512_loadu_ps(lower + byte);
+            float *to = (float *)packed + dim * BLOCK_KEYS;
+            _mm512_storeu_ps(to, _mm512_shuffle_f32x4(first, second, 0x44));
+            _mm512_storeu_ps(to + TILE * BLOCK_KEYS, _mm512_shuffle_f32x4(first, second, 0xee));
+        }
+    }
+}
+
 static void score(Columns *columns, const Block *block) {
     const float *query = (const float *)columns->query;
     for (int key = 0; key < block->count; key += TILE) {
         const char *keys = block->keys + key * block->key_stride;
+        if (block->is_first)
+            fetch_rows(keys + AHEAD_KEYS * block->key_stride, block->key_stride, columns->dims * 4);
         __m512 sums[TILE][2];
         for (int row = 0; row < TILE; row++)
             sums[row][0] = sums[row][1] = _mm512_setzero_ps();
@@ -71,7 +107,7 @@ static void weigh(Columns *columns, const Block *block) {
             sums[row][1] = _mm512_load_ps(weighted + row * COLUMNS + 16);
         }
         for (int key = 0; key < block->count; key++) {
-            const float *values = (const float *)(block->values + key * block->value_stride) + dim;
+            const float *values = (const float *)(block->values + dim * block->value_stride) + key * TILE;
             const float *scores = columns->scores + key * COLUMNS;
             const __m512 left = _mm512_load_ps(scores), right = _mm512_load_ps(scores + 16);
 #pragma GCC unroll 8
@@ -96,4 +132,4 @@ static void read_block(Columns *columns, const Block *block, const int32_t *limi
     weigh(columns, block);
 }
 
-const Variant FP32 = {4, nothing, nothing, pack_query, NULL, read_block};
+const Variant FP32 = {4, nothing, nothing, pack_query, pack_values, read_block};

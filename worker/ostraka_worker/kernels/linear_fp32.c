@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* More, and the sums do not fit the registers. */
-enum { MOST_ROWS = 14, LINE_BYTES = 64 };
+enum { MOST_ROWS = 14, LINE_BYTES = 64, AHEAD_INPUTS = 48 };
 
 /* In even shares: of 20 rows two times 10. Of all rows, the last tile has what is left. */
 static int tile_rows(int64_t rows) {
@@ -27,7 +27,9 @@ static void lay_row(const Laid *laid, int64_t row, const float *values) {
         _mm512_store_ps(to, _mm512_loadu_ps(values + index));
 }
 
-/* `next`: where the next panel's weights are to be asked for, `step` bytes further for each input. What was asked for line by
+/* This panel's next inputs are asked for into the first cache: 12, 20 and 174 rows took 0.86, 0.95 and 0.97 of the time they
+ * took without; 8, 16, 32, 64 or 128 inputs ahead up to 0.04 more. (With weights in pages of 4 KB it made no difference.)
+ * `next`: where the next panel's weights are to be asked for, `step` bytes further for each input. What was asked for line by
  * line, in order, came in time: without it 20 rows took 1.5 times as long, with every other line 1.5, 16 KB ahead 1.2. */
 static inline __attribute__((always_inline)) void sum_rows(
     const int rows, const float *x, const float *panel, int inner, const char *next, int step, float *sums) {
@@ -40,6 +42,8 @@ static inline __attribute__((always_inline)) void sum_rows(
             _mm_prefetch(next, _MM_HINT_T1);
             if (step > LINE_BYTES)
                 _mm_prefetch(next + LINE_BYTES, _MM_HINT_T1);
+            _mm_prefetch((const char *)(panel + AHEAD_INPUTS * PANEL), _MM_HINT_T0);
+            _mm_prefetch((const char *)(panel + AHEAD_INPUTS * PANEL + 16), _MM_HINT_T0);
             const __m512 left = _mm512_loadu_ps(panel), right = _mm512_loadu_ps(panel + 16);
 #pragma GCC unroll 14
             for (int row = 0; row < rows; row++) {
