@@ -15,7 +15,8 @@ REST_S = 0.01
 """At seven times the capacity a refusal takes 200 us of the gateway's time with it, 215 where the loop sleeps for 4 ms
 instead, which delays workers too, and 262 without either."""
 PATIENT_S = 0.5
-"""Where so long a deadline is refused, who is let in waits for fifty rests at least; a shorter one tells nothing."""
+"""Where so long a deadline is refused, who is let in waits for twenty rests at least, whatever the caution. A shorter
+one tells nothing."""
 
 
 class Lull:
