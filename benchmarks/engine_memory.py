@@ -33,7 +33,7 @@ from ostraka_worker.snapshots import Snapshots
 from tests.unit.worker.build.tiny import write_tiny
 
 RANDOM_REQUESTS, EMBEDDED_REQUESTS = 100_000, 10_000
-"""The embedded model in int8 answers 10 to 43 of them a second, as busy as the machine is: 100,000 take an hour or three.
+"""The embedded model in int8 answers 10 to 43 of them a second, as busy as the machine is: 100,000 take hours.
 Of 2,000 the slope is known to 3,500 MB in 100,000, which is nothing."""
 VOCABULARY = 260
 SAMPLES = 200
