@@ -34,7 +34,7 @@ from tests.unit.worker.build.tiny import write_tiny
 
 RANDOM_REQUESTS, EMBEDDED_REQUESTS = 100_000, 10_000
 """The embedded model in int8 answers 10 to 43 of them a second, as busy as the machine is: 100,000 take hours.
-Of 2,000 the slope is known to 3,500 MB in 100,000, which is nothing."""
+Of 2,000 the slope is known to 3,500 MB in 100,000, of 10,000 to 325."""
 VOCABULARY = 260
 SAMPLES = 200
 UNIT = 100_000
