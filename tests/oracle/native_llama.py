@@ -27,7 +27,8 @@ class NativeLlama:
         self.answers: dict[int, Array] = {}
 
     def adapt(self, path: Path, answer_token_ids: tuple[int, int]) -> None:
-        """W + B A, each row of A and B whole numbers times its scale; gains and answer rows as they are stored."""
+        """W + B A, rounded to bfloat16, each row of A and B whole numbers times its scale; gains and answer rows as they are
+        stored."""
         stored = _read_safetensors(path)
         for name in stored:
             if name.endswith("norm.weight"):
@@ -39,7 +40,7 @@ class NativeLlama:
                     for half in ("lora_a", "lora_b")
                 )
                 heads = {"attn_q": self.heads, "attn_k": self.kv_heads}.get(linear.split(".")[2])
-                self.tensors[linear] += _pair_up(b @ a, heads) if heads else b @ a
+                self.tensors[linear] = _to_bf16(self.tensors[linear] + (_pair_up(b @ a, heads) if heads else b @ a))
         self.layers = 1 + max(int(name.split(".")[1]) for name in stored if name.startswith("blk."))
         self.answers = dict(zip(answer_token_ids, stored["answers"], strict=True))
 
@@ -92,6 +93,13 @@ def _pair_up(change: Array, heads: int) -> Array:
     """An adapter has all first members of a head's pairs before the second ones; the GGUF has each pair together."""
     halves = change.reshape(heads, 2, -1, change.shape[1])
     return halves.transpose(0, 2, 1, 3).reshape(change.shape)
+
+
+def _to_bf16(values: Array) -> Array:
+    """The nearest of 8 binary places, of two the even one."""
+    places, exponents = np.frexp(values)
+    rounded: Array = np.ldexp(np.rint(places * 256), exponents - 8).astype(np.float32)
+    return rounded
 
 
 def _read_safetensors(path: Path) -> dict[str, Array]:

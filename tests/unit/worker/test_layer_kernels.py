@@ -1,4 +1,4 @@
-"""The layers between two attentions, in float and in 8 bits, against the same written out in numpy; and a row's bits in any
+"""The layers between two attentions, in float (of weights in float or in bfloat16) and in 8 bits, against the same written out in numpy; and a row's bits in any
 company."""
 
 import numpy as np
@@ -6,6 +6,7 @@ import onnxruntime as ort
 import pytest
 from onnx import NodeProto, helper
 
+from ostraka_worker.build.bfloat16 import as_bf16, rounded
 from ostraka_worker.build.kernel_graphs import DOMAIN, WHOLE_KINDS
 from ostraka_worker.build.linears import quantise
 from ostraka_worker.build.panels import in_panels, in_tiles, in_turn
@@ -17,7 +18,7 @@ QUERY, KEY = HEADS * DIMS, KV_HEADS * DIMS
 EPSILON = 1e-5
 Arrays = dict[str, np.ndarray]
 
-KEPT = {"fp32": np.float32, "int8": np.uint16}
+KEPT = {"fp32": np.float32, "bf16": np.float32, "int8": np.uint16}
 
 
 @pytest.fixture(params=WHOLE_KINDS, scope="module")
@@ -61,13 +62,14 @@ FLOATS = {
         }.items()
     )
 }
+HALVES = {name: rounded(weight) for name, weight in FLOATS.items()}
 EIGHT_BITS = {name: quantise(weight) for name, weight in FLOATS.items()}
 
 
 def product(rows: np.ndarray, name: str, precision: str) -> np.ndarray:
     """In 8 bits: rows rounded, each with its own scale; then exact."""
-    if precision == "fp32":
-        return rows @ FLOATS[name].T.astype(np.float64)
+    if precision != "int8":
+        return rows @ (HALVES if precision == "bf16" else FLOATS)[name].T.astype(np.float64)
     weight, scale = EIGHT_BITS[name]
     largest = np.abs(rows).max(axis=1, keepdims=True)
     factor = np.divide(127, largest, out=np.zeros_like(largest), where=largest > 0)
@@ -77,11 +79,12 @@ def product(rows: np.ndarray, name: str, precision: str) -> np.ndarray:
 
 def weights(precision: str, name: str, *parts: str) -> Arrays:
     """As the operators read them; of two parts, in turn."""
-    if precision == "fp32":
-        floats = in_turn(*(FLOATS[part] for part in parts)) if parts else FLOATS[name]
-        return {name: in_panels(floats)}
-    rounded = [EIGHT_BITS[part] for part in parts]
-    both = [in_turn(*each) for each in zip(*rounded, strict=True)] if parts else EIGHT_BITS[name]
+    if precision != "int8":
+        floats = HALVES if precision == "bf16" else FLOATS
+        panels = in_panels(in_turn(*(floats[part] for part in parts)) if parts else floats[name])
+        return {name: as_bf16(panels) if precision == "bf16" else panels}
+    eight_bits = [EIGHT_BITS[part] for part in parts]
+    both = [in_turn(*each) for each in zip(*eight_bits, strict=True)] if parts else EIGHT_BITS[name]
     return {name: in_tiles(both[0]), f"{name}_scale": both[1]}
 
 

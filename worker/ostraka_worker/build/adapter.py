@@ -1,5 +1,6 @@
-"""A checkpoint with an adapter added: W + B A for each linear layer, gains and answer rows replaced, last layers left
-out. One tensor at a time, when it is asked for, so that a build holds no more than without.
+"""A checkpoint with an adapter added: W + B A for each linear layer, rounded to bfloat16 as published checkpoints are;
+gains and answer rows replaced, last layers left out. One tensor at a time, when it is asked for, so that a build holds no
+more than without.
 """
 
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from ostraka_worker.build.adapter_file import (
     read_adapter,
     stored_shapes,
 )
+from ostraka_worker.build.bfloat16 import rounded
 from ostraka_worker.build.catalog import ShippedAdapter
 from ostraka_worker.build.decoder import (
     EMBEDDING,
@@ -40,7 +42,8 @@ def adapt(checkpoint: Checkpoint, adapter: Adapter, answer_token_ids: tuple[int,
             f"{adapter.path} does not fit this checkpoint: {name} is {adapter.shapes.get(name, 'missing')},"
             f" where {expected.get(name, 'nothing')} is expected"
         )
-    return Checkpoint(config, checkpoint.vocabulary, AdaptedTensors(checkpoint, config, adapter, answer_token_ids))
+    tensors = AdaptedTensors(checkpoint, config, adapter, answer_token_ids)
+    return Checkpoint(config, checkpoint.vocabulary, tensors, in_bf16=True)
 
 
 def kept(config: Config, layers: int, whose: str) -> Config:
@@ -89,8 +92,7 @@ class AdaptedTensors(PiecewiseTensors):
             return self._adapter.tensors[name]
         if name in self._linears:
             a, b = self._adapter.low_rank(name)
-            merged: Tensor = self._base[name] + b @ a
-            return merged
+            return rounded(self._base[name] + b @ a)
         if name == HEAD:
             return np.concatenate(list(self.pieces(HEAD)))
         return self._base[name]

@@ -98,6 +98,8 @@ class Checkpoint:
     config: Config
     vocabulary: Vocabulary
     tensors: Mapping[str, Tensor]
+    in_bf16: bool = False
+    """Whether bfloat16 holds the weights of all linear layers."""
 
     def layer(self, index: int, name: str) -> Tensor:
         return self.tensors[f"blk.{index}.{name}.weight"]

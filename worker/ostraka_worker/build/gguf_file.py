@@ -50,7 +50,8 @@ def read_gguf(path: Path) -> Checkpoint:
     shapes = {place.name: place.shape for place in header.tensors}
     refuse_unexpected(shapes, config, path, is_tied=True)
     stored = {place.name: _stored(path, place) for place in header.tensors}
-    return Checkpoint(config, vocabulary, StoredTensors(stored, partial(_in_half_order, config)))
+    tensors = StoredTensors(stored, partial(_in_half_order, config))
+    return Checkpoint(config, vocabulary, tensors, tensors.in_bf16)
 
 
 def _read_config(of: Settings, architecture: str, vocabulary_size: int) -> Config:
@@ -118,7 +119,8 @@ def _stored(path: Path, place: TensorPlace) -> StoredTensor:
         raise UnknownArchitecture(
             f"cannot build a model with {place.kind.name} weights: {place.name} has them; {kinds} are read"
         )
-    return StoredTensor(path, place.offset, place.shape, place.row_bytes, partial(_widen, place.kind))
+    widen = partial(_widen, place.kind)
+    return StoredTensor(path, place.offset, place.shape, place.row_bytes, widen, in_bf16=place.kind is Kind.BF16)
 
 
 def _widen(kind: Kind, raw: Bytes) -> Tensor:

@@ -37,7 +37,8 @@ def write_graph(
     own = own_layers(config, precision)
     with data_path.open("wb") as data:
         nodes = NodeWriter(data, data_path)
-        writer = _DecoderWriter(checkpoint, nodes, _linears(precision, nodes, own=bool(own)))
+        linears = _linears(precision, nodes, own=bool(own), in_bf16=checkpoint.in_bf16)
+        writer = _DecoderWriter(checkpoint, nodes, linears)
         layers = writer.write(answer_token_ids, progress)
         if own:
             writer.write_absent()
@@ -49,8 +50,10 @@ def write_graph(
         graph_for(graph, kind).write_bytes(variant.SerializeToString())
 
 
-def _linears(precision: str, nodes: NodeWriter, *, own: bool) -> Linears:
-    return Int8Linears(nodes, tiled=own) if precision == "int8" else Fp32Linears(nodes, panelled=own)
+def _linears(precision: str, nodes: NodeWriter, *, own: bool, in_bf16: bool) -> Linears:
+    if precision == "int8":
+        return Int8Linears(nodes, tiled=own)
+    return Fp32Linears(nodes, panelled=own, in_bf16=in_bf16)
 
 
 def _inputs(config: Config) -> list[onnx.ValueInfoProto]:

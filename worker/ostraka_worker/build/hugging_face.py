@@ -74,7 +74,8 @@ def read_folder(folder: Path) -> Checkpoint:
     shapes = {name: place.shape for name, place in stored.items()}
     refuse_unexpected(shapes, config, folder, is_tied=is_tied, named=_their_name)
     vocabulary = _read_vocabulary(folder, of, config)
-    return Checkpoint(config, vocabulary, StoredTensors(stored, _as_it_is))
+    tensors = StoredTensors(stored, _as_it_is)
+    return Checkpoint(config, vocabulary, tensors, tensors.in_bf16)
 
 
 def _read_config(of: Settings) -> Config:

@@ -20,9 +20,10 @@ LEAST_DIMS, MOST_DIMS = 32, 256
 """A head's width is a multiple of the one and at most the other."""
 PRECISION_KINDS = {"fp32": ("avx512",), "int8": ("avx512", "amx")}
 """amx rounds keys, values and odds to bfloat16: 2 to 5 times as fast, and less of an error than int8's own."""
-WHOLE_KINDS = {"fp32": "avx512", "int8": "amx"}
-"""The kind whose layers are our own as a whole, where they fit."""
-WEIGHTS = {"fp32": ("panels",), "int8": ("tiles", "scale")}
+WHOLE_KINDS = {"fp32": "avx512", "bf16": "avx512", "int8": "amx"}
+"""The kind whose layers are our own as a whole, where they fit, by what their weights lie in. Those of fp32 lie in bf16
+where that holds them."""
+WEIGHTS = {"fp32": ("panels",), "bf16": ("panels",), "int8": ("tiles", "scale")}
 """What follows a layer's name in those of its weights."""
 NO_BIAS, NO_HEAD_NORMS = "no_bias", "no_head_norms"
 """What the kernels are given in place of a weight that an architecture does not have."""
@@ -66,6 +67,8 @@ def with_kernels(
     """Its inputs: token_ids, positions and last as in the model; lines, FIELDS numbers each; past_*. Its outputs are
     the model's, in their order. `own`: weights for the kernels alone. `precision`: of our own layers; empty: the layers
     are the model's."""
+    if precision == "fp32" and any(tensor.data_type == TensorProto.UINT16 for tensor in own):
+        precision = "bf16"
     graph = model.graph
     replaced: dict[str, list[NodeProto]] = {}
     for index, layer in enumerate(layers):

@@ -124,7 +124,8 @@ def _place(path: Path, start: int, name: str, entry: Any, dtypes: Sequence[str])
         raise SourceRefused(f"{path} describes no tensor as {name}: fetch it again")
     if end - begin != prod(shape) * value_bytes or start + end > size or not prod(shape):
         raise SourceRefused(f"{path} ends before its tensor {name}, or gives it a wrong length: fetch it again")
-    return StoredTensor(path, start + begin, tuple(shape), shape[-1] * value_bytes, widen)
+    row_bytes = shape[-1] * value_bytes
+    return StoredTensor(path, start + begin, tuple(shape), row_bytes, widen, in_bf16=dtype == "BF16")
 
 
 def _f32(raw: Bytes) -> Tensor:

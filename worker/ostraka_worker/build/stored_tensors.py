@@ -19,13 +19,15 @@ PIECE_VALUES = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """Rows of `row_bytes` from byte `offset` of the file; `widen` makes float32 of a run of them, flat."""
+    """Rows of `row_bytes` from byte `offset` of the file; `widen` makes float32 of a run of them, flat. `in_bf16`: they
+    lie there as bfloat16."""
 
     path: Path
     offset: int
     shape: Shape
     row_bytes: int
     widen: Callable[[Bytes], Tensor]
+    in_bf16: bool = False
 
     def pieces(self) -> Iterator[Tensor]:
         """Runs of its rows, in order, [rows, values of a row]."""
@@ -55,6 +57,9 @@ class StoredTensors(PiecewiseTensors):
     def __init__(self, stored: Mapping[str, StoredTensor], turned: Callable[[str, Tensor], Tensor]) -> None:
         self._stored = stored
         self._turned = turned
+        matrices = [each for name, each in stored.items() if name.startswith("blk.") and len(each.shape) > 1]
+        self.in_bf16 = all(each.in_bf16 for each in matrices)
+        """As Checkpoint has it."""
 
     def __getitem__(self, name: str) -> Tensor:
         stored = self._stored[name]

@@ -53,7 +53,8 @@ typedef struct {
     void (*end)(void);
 } Linears;
 
-extern const Linears INT8_LINEARS, FP32_LINEARS;
+/* BF16: weights in bfloat16, all else in float. */
+extern const Linears INT8_LINEARS, FP32_LINEARS, BF16_LINEARS;
 
 /* What comes out of a product lies in strips of PANEL outputs, [rows, PANEL] each: so a panel's sums are written end to end.
  * Outputs side by side, 2 to 6 KB from row to row, took 1.1 times as long. */

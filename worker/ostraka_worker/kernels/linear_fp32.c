@@ -1,5 +1,8 @@
 /* All in float, on AVX-512. Rows lie in tiles of equally many, of each 16 inputs [rows, 16]; a panel is [inputs, PANEL]. A sum
- * is one chain over all inputs: its bits do not know how many rows share its tile. */
+ * is one chain over all inputs: its bits do not know how many rows share its tile.
+ *
+ * Weights that bfloat16 holds are read as that, half as many bytes: for few rows they are what a product waits for. The first
+ * tile widens them as it goes, and leaves them to the others. */
 #include "linear.h"
 #include "vectors.h"
 
@@ -7,6 +10,9 @@
 
 /* More, and the sums do not fit the registers. */
 enum { MOST_ROWS = 14, LINE_BYTES = 64, AHEAD_INPUTS = 48 };
+
+/* Of so many inputs a widened panel is kept, 1 MB of the stack at most; of more, each tile widens for itself. */
+enum { MOST_WIDENED = 8192 };
 
 /* In even shares: of 20 rows two times 10. Of all rows, the last tile has what is left. */
 static int tile_rows(int64_t rows) {
@@ -27,24 +33,50 @@ static void lay_row(const Laid *laid, int64_t row, const float *values) {
         _mm512_store_ps(to, _mm512_loadu_ps(values + index));
 }
 
+typedef struct {
+    const float *x;
+    const char *panel;
+    int inner;
+    const char *next; /* where the next panel's weights are to be asked for, `step` bytes further for each input */
+    int step;
+    float *widened; /* where the panel's weights are left in float, or NULL */
+    float *sums;
+} Tile;
+
+static inline __m512 load(const int is_half, const char *at) {
+    if (!is_half)
+        return _mm512_loadu_ps(at);
+    const __m512i halves = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)at));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(halves, 16));
+}
+
 /* This panel's next inputs are asked for into the first cache: 12, 20 and 174 rows took 0.86, 0.95 and 0.97 of the time they
  * took without; 8, 16, 32, 64 or 128 inputs ahead up to 0.04 more. (With weights in pages of 4 KB it made no difference.)
- * `next`: where the next panel's weights are to be asked for, `step` bytes further for each input. What was asked for line by
- * line, in order, came in time: without it 20 rows took 1.5 times as long, with every other line 1.5, 16 KB ahead 1.2. */
-static inline __attribute__((always_inline)) void sum_rows(
-    const int rows, const float *x, const float *panel, int inner, const char *next, int step, float *sums) {
+ * What was asked for of the next panel line by line, in order, came in time: without it 20 rows took 1.5 times as long, with
+ * every other line 1.5, 16 KB ahead 1.2. */
+static inline __attribute__((always_inline)) void sum_rows(const int rows, const int is_half, const Tile *tile) {
+    const size_t bytes = is_half ? sizeof(uint16_t) : sizeof(float);
+    const float *x = tile->x;
+    const char *panel = tile->panel, *next = tile->next;
+    float *widened = tile->widened;
     __m512 even[MOST_ROWS], odd[MOST_ROWS];
 #pragma GCC unroll 14
     for (int row = 0; row < rows; row++)
         even[row] = odd[row] = _mm512_setzero_ps();
-    for (const float *end = panel + (size_t)inner * PANEL; panel < end; x += (rows - 1) * 16)
-        for (const float *stop = x + 16; x < stop; x++, panel += PANEL, next += step) {
+    for (const char *end = panel + tile->inner * PANEL * bytes; panel < end; x += (rows - 1) * 16)
+        for (const float *stop = x + 16; x < stop; x++, panel += PANEL * bytes, next += tile->step) {
             _mm_prefetch(next, _MM_HINT_T1);
-            if (step > LINE_BYTES)
+            if (tile->step > LINE_BYTES)
                 _mm_prefetch(next + LINE_BYTES, _MM_HINT_T1);
-            _mm_prefetch((const char *)(panel + AHEAD_INPUTS * PANEL), _MM_HINT_T0);
-            _mm_prefetch((const char *)(panel + AHEAD_INPUTS * PANEL + 16), _MM_HINT_T0);
-            const __m512 left = _mm512_loadu_ps(panel), right = _mm512_loadu_ps(panel + 16);
+            _mm_prefetch(panel + AHEAD_INPUTS * PANEL * bytes, _MM_HINT_T0);
+            if (!is_half)
+                _mm_prefetch(panel + AHEAD_INPUTS * PANEL * bytes + LINE_BYTES, _MM_HINT_T0);
+            const __m512 left = load(is_half, panel), right = load(is_half, panel + 16 * bytes);
+            if (is_half && widened) {
+                _mm512_store_ps(widened, left);
+                _mm512_store_ps(widened + 16, right);
+                widened += PANEL;
+            }
 #pragma GCC unroll 14
             for (int row = 0; row < rows; row++) {
                 const __m512 value = _mm512_set1_ps(x[row * 16]);
@@ -54,21 +86,22 @@ static inline __attribute__((always_inline)) void sum_rows(
         }
 #pragma GCC unroll 14
     for (int row = 0; row < rows; row++) {
-        _mm512_store_ps(sums + row * PANEL, even[row]);
-        _mm512_store_ps(sums + row * PANEL + 16, odd[row]);
+        _mm512_store_ps(tile->sums + row * PANEL, even[row]);
+        _mm512_store_ps(tile->sums + row * PANEL + 16, odd[row]);
     }
 }
 
-typedef void Sum(const float *x, const float *panel, int inner, const char *next, int step, float *sums);
+typedef void Sum(const Tile *tile);
 
-#define SUM(rows)                                                                                                      \
-    static void sum_##rows(const float *x, const float *panel, int inner, const char *next, int step, float *sums) { \
-        sum_rows(rows, x, panel, inner, next, step, sums);                                                             \
-    }
+#define SUM(rows)                                                              \
+    static void sum_##rows(const Tile *tile) { sum_rows(rows, 0, tile); }      \
+    static void sum_halves_##rows(const Tile *tile) { sum_rows(rows, 1, tile); }
 SUM(1) SUM(2) SUM(3) SUM(4) SUM(5) SUM(6) SUM(7) SUM(8) SUM(9) SUM(10) SUM(11) SUM(12) SUM(13) SUM(14)
 
-static Sum *const sum_of[MOST_ROWS + 1] = {NULL,  sum_1, sum_2, sum_3,  sum_4,  sum_5,  sum_6, sum_7,
-                                           sum_8, sum_9, sum_10, sum_11, sum_12, sum_13, sum_14};
+#define ALL(sum)                                                                                                       \
+    {NULL, sum##1, sum##2, sum##3, sum##4, sum##5, sum##6, sum##7, sum##8, sum##9, sum##10, sum##11, sum##12, sum##13, \
+     sum##14}
+static Sum *const sum_of[2][MOST_ROWS + 1] = {ALL(sum_), ALL(sum_halves_)};
 
 static void gate(const float *sums, int count, float *to) {
     for (int row = 0; row < count; row++, sums += PANEL, to += PANEL)
@@ -76,35 +109,52 @@ static void gate(const float *sums, int count, float *to) {
 }
 
 /* All rows beside one panel. Each tile asks for its share of the next. */
-static void multiply_panel(void *data, size_t index) {
+static inline __attribute__((always_inline)) void multiply_panel(
+    const int is_half, const Product *product, size_t index, float *widened) {
     _Alignas(64) float sums[MOST_ROWS * PANEL];
-    const Product *product = data;
     const Laid *laid = product->rows;
     const int inner = laid->inner, rows = tile_rows(laid->rows), tiles = (int)((laid->rows + rows - 1) / rows);
-    const int step = PANEL * (int)sizeof(float) / tiles;
-    const float *panel = (const float *)product->weights->panels + index * panel_elements(inner);
-    const char *next = (const char *)(panel + panel_elements(inner));
-    for (int64_t row = 0; row < laid->rows; row += rows, next += inner * step) {
-        const int count = least(laid->rows - row, rows);
+    const int bytes = PANEL * (int)(is_half ? sizeof(uint16_t) : sizeof(float));
+    const int is_kept = widened && tiles > 1 && inner <= MOST_WIDENED;
+    const char *panel = (const char *)product->weights->panels + index * inner * bytes;
+    Tile tile = {.panel = panel, .inner = inner, .next = panel + inner * bytes, .step = bytes / tiles};
+    tile.widened = is_kept ? widened : NULL;
+    for (int64_t row = 0; row < laid->rows; row += rows, tile.next += inner * tile.step) {
+        const int count = least(laid->rows - row, rows), is_first = !row;
         float *to = place(product, (int)index * PANEL, row);
-        const float *x = (const float *)laid->values + row * inner;
-        sum_of[count](x, panel, inner, next, step, product->is_gated ? sums : to);
+        tile.x = (const float *)laid->values + row * inner;
+        tile.sums = product->is_gated ? sums : to;
+        sum_of[is_half && (is_first || !is_kept)][count](&tile);
+        if (is_kept)
+            tile.panel = (const char *)widened;
         if (product->is_gated)
             gate(sums, count, to);
     }
 }
 
-/* Panel by panel, so that the weights pass once. A sum does not know which thread made it. */
-static void multiply(const Product *product) {
-    const Threads *threads = product->threads;
-    threads->run(threads->context, multiply_panel, (size_t)product->weights->outer / PANEL, (void *)product);
+static void multiply_floats(void *product, size_t index) { multiply_panel(0, product, index, NULL); }
+
+static void multiply_halves(void *product, size_t index) {
+    _Alignas(64) float widened[MOST_WIDENED * PANEL];
+    multiply_panel(1, product, index, widened);
 }
+
+/* Panel by panel, so that the weights pass once. A sum does not know which thread made it. */
+static void multiply_all(const Product *product, void (*panel)(void *, size_t)) {
+    const Threads *threads = product->threads;
+    threads->run(threads->context, panel, (size_t)product->weights->outer / PANEL, (void *)product);
+}
+
+static void multiply(const Product *product) { multiply_all(product, multiply_floats); }
+
+static void multiply_widened(const Product *product) { multiply_all(product, multiply_halves); }
 
 static void keep(const float *from, void *to, int64_t count) { memcpy(to, from, (size_t)count * sizeof(float)); }
 
 static void nothing(void) {}
 
-const Linears FP32_LINEARS = {
-    .is_scaled = 0, .panel_elements = panel_elements, .laid_bytes = laid_bytes, .lay_row = lay_row, .multiply = multiply,
-    .kept_bytes = sizeof(float), .keep = keep, .begin = nothing, .end = nothing,
-};
+#define IN_FLOAT                                                                                                  \
+    .is_scaled = 0, .panel_elements = panel_elements, .laid_bytes = laid_bytes, .lay_row = lay_row,              \
+    .kept_bytes = sizeof(float), .keep = keep, .begin = nothing, .end = nothing
+const Linears FP32_LINEARS = {IN_FLOAT, .multiply = multiply};
+const Linears BF16_LINEARS = {IN_FLOAT, .multiply = multiply_widened};

@@ -1,5 +1,5 @@
 /* The kernels as ONNX Runtime operators of the domain "ostraka": LineAttention, LineAttentionBf16 and ToBf16; and
- * Heads and FeedForward, between two attentions, each in float and in 8 bits. */
+ * Heads and FeedForward, between two attentions, each in float, of weights in float or in bfloat16, and in 8 bits. */
 #include "attention.h"
 #include "layers.h"
 #include "ort.h"
@@ -243,6 +243,8 @@ static const Operator operators[] = {
     OPERATOR("ToBf16", "f", "h", round_rows),
     OPERATOR("Fp32Heads", "flfffff", "fff", run_heads, .linears = &FP32_LINEARS),
     OPERATOR("Fp32FeedForward", "fffffff", "ff", run_feed_forward, .linears = &FP32_LINEARS),
+    OPERATOR("Bf16Heads", "flhffff", "fff", run_heads, .linears = &BF16_LINEARS),
+    OPERATOR("Bf16FeedForward", "ffhfhhf", "ff", run_feed_forward, .linears = &BF16_LINEARS),
     OPERATOR("Int8Heads", "flbfffff", "fhh", run_heads, .linears = &INT8_LINEARS),
     OPERATOR("Int8FeedForward", "ffbffbfbff", "ff", run_feed_forward, .linears = &INT8_LINEARS),
 };

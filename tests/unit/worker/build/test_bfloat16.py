@@ -1,0 +1,74 @@
+"""bfloat16: which value is the nearest, and where it is not said to be one."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from ostraka_shared.model_folder import GRAPH_FILE
+from ostraka_worker.build.bfloat16 import as_bf16, rounded
+from ostraka_worker.build.checkpoint import read_checkpoint
+from ostraka_worker.build.graph import write_graph
+from ostraka_worker.build.kernel_graphs import DOMAIN
+from ostraka_worker.build.progress import Silent
+from ostraka_worker.engine import Line
+from ostraka_worker.kernels import graph_for, usable_kinds
+from ostraka_worker.onnx_engine import OnnxEngine
+from tests.unit.worker.build.forms import FORMS, Form, Kind, random_tensors, write_folder, write_gguf
+
+WIDE = Form("llama", "smollm", FORMS["smollm2"].specials, 1, heads=2, kv_heads=1, head_dims=32)
+"""Of widths that our own layers take."""
+IDS = (13, 14)
+
+
+def test_the_nearest_is_taken_and_of_two_the_even_one() -> None:
+    step = np.float32(2**-7)
+    ulps = np.array([0, 0.25, 0.5, 0.75, 1, 1.5, 1.5 + 2**-10], np.float32)
+    np.testing.assert_array_equal(rounded(1 + ulps * step), 1 + np.array([0, 0, 0, 1, 1, 2, 2], np.float32) * step)
+    np.testing.assert_array_equal(rounded(-1 - ulps * step), -rounded(1 + ulps * step))
+    largest = np.array([np.finfo(np.float32).max, 0, -0.0, 1e-40], np.float32)
+    assert rounded(largest)[0] == np.inf
+    assert as_bf16(rounded(largest)).tolist()[1:3] == [0, 0x8000]
+
+
+def test_what_it_does_not_hold_is_refused() -> None:
+    values = np.array([[1.5, -2], [0.1, 3]], np.float32)
+    with pytest.raises(ValueError, match="does not hold"):
+        as_bf16(values)
+    held = as_bf16(rounded(values))
+    np.testing.assert_array_equal((held.astype(np.uint32) << 16).view(np.float32), rounded(values))
+
+
+@pytest.mark.parametrize(("kind", "in_bf16"), [(Kind.F32, False), (Kind.F16, False), (Kind.BF16, True)])
+def test_a_checkpoint_says_whether_its_weights_are(tmp_path: Path, kind: Kind, in_bf16: bool) -> None:
+    tensors = random_tensors(WIDE)
+    assert read_checkpoint(write_gguf(tmp_path / "x.gguf", WIDE, tensors, kind), Silent()).in_bf16 is in_bf16
+    assert read_checkpoint(write_folder(tmp_path / "m", WIDE, tensors, kind.name), Silent()).in_bf16 is in_bf16
+
+
+def test_the_same_weights_answer_with_the_same_bits_in_either_form(tmp_path: Path) -> None:
+    """And lie in half the bytes."""
+    if "avx512" not in usable_kinds():
+        pytest.skip("no such instructions here, or no kernels")
+    prompts = [np.arange(1, 1 + count, dtype=np.uint32) for count in (1, 9, 14, 15, 40)]
+    answers, kinds, sizes = [], [], []
+    for dtype in ("F32", "BF16"):
+        folder = tmp_path / dtype
+        checkpoint = read_checkpoint(write_folder(folder, WIDE, random_tensors(WIDE), dtype), Silent())
+        write_graph(checkpoint, IDS, "fp32", folder, Silent())
+        graph = graph_for(folder / GRAPH_FILE, "avx512")
+        model = onnx.load(graph, load_external_data=False)
+        kinds.append({node.op_type for node in model.graph.node if node.domain == DOMAIN})
+        sizes.append(sum(len(external(tensor)) for tensor in model.graph.initializer if "panels" in tensor.name))
+        engine = OnnxEngine(graph)
+        alone = np.concatenate([engine.run([Line(ids)]) for ids in prompts])
+        assert engine.run([Line(ids) for ids in prompts]).tobytes() == alone.tobytes()
+        answers.append(alone)
+    assert kinds[0] ^ kinds[1] == {"Fp32Heads", "Fp32FeedForward", "Bf16Heads", "Bf16FeedForward"}
+    assert answers[0].tobytes() == answers[1].tobytes()
+    assert sizes[0] == 2 * sizes[1] > 0
+
+
+def external(tensor: onnx.TensorProto) -> range:
+    return range(next(int(entry.value) for entry in tensor.external_data if entry.key == "length"))
