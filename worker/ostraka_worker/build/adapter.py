@@ -1,6 +1,6 @@
 """A checkpoint with an adapter added: W + B A for each linear layer, rounded to bfloat16 as published checkpoints are;
-gains and answer rows replaced, last layers left out. One tensor at a time, when it is asked for, so that a build holds no
-more than without.
+gains and answer rows replaced, last layers left out. One tensor at a time, when it is asked for, so that a build holds
+no more than without.
 """
 
 from collections.abc import Iterator
