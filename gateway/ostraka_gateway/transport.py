@@ -37,6 +37,7 @@ class WorkerSocket:
         self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
         self._arrivals = select.poll()
         self._arrivals.register(self._socket.FD, select.POLLIN)
+        self._has_spoken = False
         self._loop: asyncio.AbstractEventLoop
 
     def bind(self, endpoint: str) -> None:
@@ -74,10 +75,18 @@ class WorkerSocket:
             if not self._has_arrived():
                 return
             self._take(self._socket.recv_multipart(zmq.NOBLOCK))
+            self._has_spoken = True
+            self._loop.call_soon(self._forget_spoken)  # after those whom it woke
         self._loop.call_soon(self.take_arrived)
 
+    def _forget_spoken(self) -> None:
+        self._has_spoken = False
+
     def await_message(self, timeout_s: float) -> None:
-        """Holds the event loop until something may have arrived, which is taken next; or so long at most."""
+        """Holds the event loop until something may have arrived, which is taken next; or so long at most. Not at all
+        while somebody whom a message woke has not had his turn."""
+        if self._has_spoken:
+            return
         if self._has_arrived():
             self._loop.call_soon(self.take_arrived)  # asking has used up the signal
         else:

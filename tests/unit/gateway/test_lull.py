@@ -88,6 +88,19 @@ async def test_nor_is_it_missed_where_the_signal_of_it_was_used_up(link):
     assert time.monotonic() - begun < SOON_S
 
 
+async def test_whoever_a_message_has_just_woken_has_his_turn_first(link):
+    socket, heard, worker = link
+    worker.send(encode(Bye("drained")))
+    while not heard:  # taken with the loop's own hands: nobody has had a turn since
+        socket.take_arrived()
+    begun = time.monotonic()
+    socket.await_message(FAR_S)
+    assert time.monotonic() - begun < SOON_S
+    await let_run(2)
+    socket.await_message(REST_S)
+    assert time.monotonic() - begun >= REST_S, "then it rests again"
+
+
 async def test_it_ends_without_a_word_too(link):
     socket, heard, _ = link
     begun = time.monotonic()
