@@ -11,7 +11,7 @@
 /* More, and the sums do not fit the registers. */
 enum { MOST_ROWS = 14, LINE_BYTES = 64, AHEAD_INPUTS = 48 };
 
-/* Of so many inputs a widened panel is kept, 1 MB of the stack at most; of more, each tile widens for itself. */
+/* Of so many inputs a widened panel is kept, 1 MB of the stack; of more, each tile widens for itself. */
 enum { MOST_WIDENED = 8192 };
 
 /* In even shares: of 20 rows two times 10. Of all rows, the last tile has what is left. */
@@ -108,24 +108,24 @@ static void gate(const float *sums, int count, float *to) {
         _mm512_store_ps(to, _mm512_mul_ps(silu(_mm512_load_ps(sums)), _mm512_load_ps(sums + 16)));
 }
 
-/* All rows beside one panel. Each tile asks for its share of the next. */
+/* All rows beside one panel. Each tile asks for its share of the next. `widened`: where the first leaves it to the others, or
+ * NULL. */
 static inline __attribute__((always_inline)) void multiply_panel(
     const int is_half, const Product *product, size_t index, float *widened) {
     _Alignas(64) float sums[MOST_ROWS * PANEL];
     const Laid *laid = product->rows;
     const int inner = laid->inner, rows = tile_rows(laid->rows), tiles = (int)((laid->rows + rows - 1) / rows);
     const int bytes = PANEL * (int)(is_half ? sizeof(uint16_t) : sizeof(float));
-    const int is_kept = widened && tiles > 1 && inner <= MOST_WIDENED;
     const char *panel = (const char *)product->weights->panels + index * inner * bytes;
     Tile tile = {.panel = panel, .inner = inner, .next = panel + inner * bytes, .step = bytes / tiles};
-    tile.widened = is_kept ? widened : NULL;
+    tile.widened = widened;
     for (int64_t row = 0; row < laid->rows; row += rows, tile.next += inner * tile.step) {
         const int count = least(laid->rows - row, rows), is_first = !row;
         float *to = place(product, (int)index * PANEL, row);
         tile.x = (const float *)laid->values + row * inner;
         tile.sums = product->is_gated ? sums : to;
-        sum_of[is_half && (is_first || !is_kept)][count](&tile);
-        if (is_kept)
+        sum_of[is_half && (is_first || !widened)][count](&tile);
+        if (widened)
             tile.panel = (const char *)widened;
         if (product->is_gated)
             gate(sums, count, to);
@@ -134,8 +134,13 @@ static inline __attribute__((always_inline)) void multiply_panel(
 
 static void multiply_floats(void *product, size_t index) { multiply_panel(0, product, index, NULL); }
 
-static void multiply_halves(void *product, size_t index) {
-    _Alignas(64) float widened[MOST_WIDENED * PANEL];
+/* No more of the stack than is used: some compilers have each of its pages written to at every call. */
+static void multiply_halves(void *data, size_t index) {
+    const Product *product = data;
+    const int64_t inner = product->rows->inner;
+    float *widened = NULL;
+    if (product->rows->rows > MOST_ROWS && inner <= MOST_WIDENED)
+        widened = __builtin_alloca_with_align((size_t)panel_elements(inner) * sizeof(float), 64 * 8);
     multiply_panel(1, product, index, widened);
 }
 
