@@ -107,9 +107,9 @@ def _lock(file: BinaryIO, output: Path) -> None:
     """Until it is closed. Raises ConfigError where another run has it, or has just put its own in its place."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except (BlockingIOError, PermissionError):  # the latter on some network file systems
         is_ours = False
-    except OSError:  # some network file systems lock nothing
+    except OSError:  # others lock nothing
         is_ours = True
     else:
         is_ours = output.exists() and os.path.samestat(os.fstat(file.fileno()), output.stat())

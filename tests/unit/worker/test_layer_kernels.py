@@ -1,5 +1,5 @@
-"""The layers between two attentions, in float (of weights in float or in bfloat16) and in 8 bits, against the same written out in numpy; and a row's bits in any
-company."""
+"""The layers between two attentions, in float (of weights in float or in bfloat16) and in 8 bits, against the same
+written out in numpy; and a row's bits in any company."""
 
 import numpy as np
 import onnxruntime as ort

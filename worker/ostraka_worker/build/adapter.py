@@ -1,4 +1,4 @@
-"""A checkpoint with an adapter added: W + B A for each linear layer, rounded to bfloat16 as published checkpoints are;
+"""A checkpoint with an adapter added: W + B A for each linear layer, rounded to bfloat16 as most are published;
 gains and answer rows replaced, last layers left out. One tensor at a time, when it is asked for, so that a build holds
 no more than without.
 """

@@ -23,8 +23,8 @@ class Fp32Linears:
     """`panelled`: the weights are written a second time, as our own kernels read them (kernel_graphs.py has the names);
     `in_bf16`: there as bfloat16, which holds them all.
 
-    Once would do, if the runtime turned them for its operators while it loads: with the embedded model that took 870 MB
-    at most, not 290, and 0.5 s more. Read as the runtime wants them, our products took twice as long.
+    Once would do, if the runtime turned them for its operators while it loads: with the embedded model, in float, that
+    took 870 MB at most, not 290, and 0.5 s more. Read as the runtime wants them, our products took twice as long.
     """
 
     def __init__(self, nodes: NodeWriter, *, panelled: bool = False, in_bf16: bool = False) -> None:
