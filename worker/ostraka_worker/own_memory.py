@@ -17,10 +17,11 @@ import mmap
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
+from ostraka_worker.large_pages import LARGE_PAGE_BYTES
+
 _PROT = mmap.PROT_READ | mmap.PROT_WRITE
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2  # <sys/mman.h>, which Python lacks
-_HUGE_PAGE_BYTES = 2 << 20
 _FAILED = ctypes.c_void_p(-1).value
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = _libc.mremap.restype = ctypes.c_void_p
@@ -61,10 +62,10 @@ def joined(mappings: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 def _replace(start: int, size: int) -> None:
     """In one step, by a copy at the same address. It lies as far from the beginning of a page before it is moved as
     after, or its pages would be moved in pieces."""
-    room = _libc.mmap(None, ctypes.c_size_t(size + _HUGE_PAGE_BYTES), _PROT, _FLAGS, -1, ctypes.c_long(0))
+    room = _libc.mmap(None, ctypes.c_size_t(size + LARGE_PAGE_BYTES), _PROT, _FLAGS, -1, ctypes.c_long(0))
     if room in (None, _FAILED):
         raise MemoryError(f"no {size} bytes for a copy of the model's weights")
-    copy = room + (start - room) % _HUGE_PAGE_BYTES
+    copy = room + (start - room) % LARGE_PAGE_BYTES
     # A kernel without large pages refuses, and small ones serve.
     _libc.madvise(ctypes.c_void_p(copy), ctypes.c_size_t(size), mmap.MADV_HUGEPAGE)
     ctypes.memmove(copy, start, size)
@@ -73,7 +74,7 @@ def _replace(start: int, size: int) -> None:
     if moved != start:
         raise MemoryError("the copy of the model's weights cannot take their place")
     _unmap(room, copy - room)
-    _unmap(copy + size, room + _HUGE_PAGE_BYTES - copy)
+    _unmap(copy + size, room + LARGE_PAGE_BYTES - copy)
 
 
 def _unmap(start: int, size: int) -> None:

@@ -1,6 +1,7 @@
 import pytest
 
 from ostraka_gateway.roster import Roster
+from tests.unit.gateway.full_gateway import Exchange
 from tests.unit.gateway.world import World
 
 
@@ -14,3 +15,11 @@ def world():
 @pytest.fixture
 def roster():
     return Roster("c", "f", 0.0)
+
+
+@pytest.fixture
+def exchange():
+    made = Exchange()
+    yield made
+    made.gateway.large_bodies.close()
+    made.gateway.tokenizer_pool.shutdown()

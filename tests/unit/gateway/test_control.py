@@ -1,8 +1,8 @@
 """The gateway's end of the channel to its supervisor: what it says though nothing happens, and what it does when told."""
 
-import asyncio
 import socket
 from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import pytest
 from structlog.testing import capture_logs
@@ -105,7 +105,7 @@ def test_what_keeps_it_from_binding_again_is_said_once_though_it_is_tried_each_s
     world.gateway.cluster.bind_again = full
     assert [order(), order()] == [["cannot_bind_again"], []]
     world.gateway.cluster.bind_again = lambda: None
-    world.gateway.siblings = SimpleNamespace(rebind=lambda: asyncio.sleep(0))
+    world.gateway.siblings = SimpleNamespace(rebind=AsyncMock())
     world.gateway.cluster.metrics = SimpleNamespace(count_again=lambda: None)
     assert order() == ["bound_again"]
     world.gateway.cluster.bind_again = full

@@ -14,7 +14,6 @@ from ostraka_gateway.parts import Part, Request
 from ostraka_gateway.refusing_protocol import protocol_for
 from ostraka_shared import errors
 from tests.unit.gateway.test_bounded_protocol import Transport
-from tests.unit.gateway.test_unread_requests import Exchange
 from tests.unit.gateway.world import LIMIT, World, is_empty, suspect
 from tests.waiting import until
 
@@ -128,14 +127,6 @@ def world():
     world = Told()
     yield world
     world.close()
-
-
-@pytest.fixture
-def exchange():
-    made = Exchange()
-    yield made
-    made.gateway.large_bodies.close()
-    made.gateway.tokenizer_pool.shutdown()
 
 
 @pytest.fixture

@@ -1,27 +1,17 @@
 """What is refused, while all are, before anybody has looked at what it asks; and what comes before that."""
 
 import asyncio
-import json
-from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
-from starlette.requests import Request
 
 from ostraka_gateway.asking import Asking, hash_of
-from ostraka_gateway.auth import Keys, _digest
-from ostraka_gateway.decision import Gateway, respond
 from ostraka_gateway.dialect import SystemOneDialect
 from ostraka_gateway.jevos.dialect import JevosDialect
-from ostraka_gateway.large_bodies import LARGE_BODY_BYTES, LargeBodies
-from ostraka_gateway.metrics import Metrics
+from ostraka_gateway.large_bodies import LARGE_BODY_BYTES
 from ostraka_gateway.openai_decisions.dialect import DecisionsDialect, EitherDialect
 from ostraka_gateway.rate_limit import RateLimit
-from ostraka_shared.errors import Overloaded
+from tests.unit.gateway.full_gateway import MESSAGE, MOST, Exchange
 
-MOST = 2 * LARGE_BODY_BYTES
-MESSAGE = "9.0 s of work are ahead: an answer may take 10.8 s, and the deadline is 2.0 s"
-KEY = {"authorization": "Bearer secret"}
 JSON = {"content-type": "application/json"}
 SYSTEM_ONE = {"detail": {"error_type": "overloaded_error", "message": MESSAGE}}
 OPENAI = {"error": {"message": MESSAGE, "type": "server_error", "param": None, "code": "overloaded_error"}}
@@ -29,51 +19,6 @@ OPENAI = {"error": {"message": MESSAGE, "type": "server_error", "param": None, "
 
 def either():
     return EitherDialect(SystemOneDialect("m"), DecisionsDialect("m"))
-
-
-class Exchange:
-    """One request to a gateway that lets nobody in, and would fail at the first look at what is asked."""
-
-    def __init__(self, rate_limit=None):
-        self.gateway = Gateway(
-            "gateway",
-            None,
-            None,
-            SimpleNamespace(metrics=Metrics(), single_flight=SimpleNamespace(refusal_of_all=self.refuse)),
-            ThreadPoolExecutor(1),
-            LargeBodies(MOST),
-            9000,
-            "2026-01-01",
-            body_bytes=MOST,
-            keys=Keys((("key", _digest("secret")),)),
-            rate_limit=rate_limit or RateLimit(0, 0),
-        )
-        self.left_s = []
-
-    def refuse(self, deadline):
-        self.left_s.append(deadline - asyncio.get_running_loop().time())
-        return Overloaded(MESSAGE, 8.8)
-
-    async def ask(self, dialect, body=b"{}", **headers):
-        self.received = 0
-
-        async def receive():
-            self.received += 1
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        given = KEY | {"content-length": str(len(body)), "x-deadline-ms": "2000"} | headers
-        listed = [(name.encode(), value.encode()) for name, value in given.items()]
-        scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": listed, "client": None}
-        response = await respond(self.gateway, dialect, Request(scope, receive))
-        return response.status_code, json.loads(response.body), dict(response.headers)
-
-
-@pytest.fixture
-def exchange():
-    made = Exchange()
-    yield made
-    made.gateway.large_bodies.close()
-    made.gateway.tokenizer_pool.shutdown()
 
 
 @pytest.mark.parametrize(

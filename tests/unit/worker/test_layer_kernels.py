@@ -6,7 +6,7 @@ import onnxruntime as ort
 import pytest
 from onnx import NodeProto, helper
 
-from ostraka_worker.build.bfloat16 import as_bf16, rounded
+from ostraka_worker.build.bfloat16 import as_bf16, rounded, widened
 from ostraka_worker.build.kernel_graphs import DOMAIN, WHOLE_KINDS
 from ostraka_worker.build.linears import quantise
 from ostraka_worker.build.panels import in_panels, in_tiles, in_turn
@@ -161,7 +161,7 @@ def feed_session(precision: str, threads: int = 1) -> ort.InferenceSession:
 
 
 def as_floats(kept: np.ndarray) -> np.ndarray:
-    return (kept.astype(np.uint32) << 16).view(np.float32) if kept.dtype == np.uint16 else kept
+    return widened(kept) if kept.dtype == np.uint16 else kept
 
 
 @pytest.mark.parametrize("norms", [False, True])

@@ -15,6 +15,10 @@ def rounded(values: Tensor) -> Tensor:
     return (halves & np.uint32(0xFFFF0000)).view(np.float32)
 
 
+def widened(halves: Halves) -> Tensor:
+    return (halves.astype(np.uint32) << 16).view(np.float32)
+
+
 def as_bf16(values: Tensor) -> Halves:
     """Raises ValueError where a value is not one of bfloat16's: an answer would be another than the plain graph's."""
     halves = np.ascontiguousarray(values, "<f4").view("<u2")  # no copy of the whole beside it

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ostraka_shared.errors import SourceRefused, UnknownArchitecture
+from ostraka_worker.build.bfloat16 import widened
 from ostraka_worker.build.decoder import Tensor
 from ostraka_worker.build.settings import read_json
 from ostraka_worker.build.stored_tensors import Bytes, StoredTensor
@@ -137,8 +138,7 @@ def _f16(raw: Bytes) -> Tensor:
 
 
 def _bf16(raw: Bytes) -> Tensor:
-    """The upper half of a float32."""
-    return (raw.view("<u2").astype(np.uint32) << 16).view(np.float32)
+    return widened(raw.view("<u2"))
 
 
 def _i8(raw: Bytes) -> Tensor:
