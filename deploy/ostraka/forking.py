@@ -158,13 +158,14 @@ class ForkedProcess:
         self._channel: socket.socket | None = channel
         self._asked_at = time.monotonic()
         self._code: int | None = None
+        self._is_cut = False
         self.pid = 0
         self.has_served = False
 
     @property
     def channel(self) -> socket.socket | None:
-        """Where its pid will come from, and then that it serves; None once that is known, or nobody waits for it."""
-        return self._channel
+        """Where its pid will come from, and then that it serves; None once that is known, or nothing more will come."""
+        return None if self._is_cut else self._channel
 
     def poll(self) -> int | None:
         """Its exit code, as Popen's. Raises ForkFailed."""
@@ -192,14 +193,15 @@ class ForkedProcess:
         try:
             message = channel.recv(MESSAGE_BYTES)
         except BlockingIOError:
-            if self._zygote.is_overdue(self._number, self._asked_at):
-                may_be_repeated = self._zygote.blame(self._number)
-                self._fail("the process that has loaded does not answer", may_be_repeated=may_be_repeated)
-            return
+            message = None
         except ConnectionResetError:  # closed with our settings unread
             message = b""
         if not message:
-            self._take_end()
+            if message is not None:
+                self._take_end()
+            if self._zygote.is_overdue(self._number, self._asked_at):
+                may_be_repeated = self._zygote.blame(self._number)
+                self._fail("the process that has loaded does not answer", may_be_repeated=may_be_repeated)
             return
         report = json.loads(message)
         if "pid" not in report:
@@ -217,6 +219,7 @@ class ForkedProcess:
         is_here = zygote.is_running and zygote.incarnation == self._incarnation
         is_loss = zygote.loaded_incarnation >= self._incarnation and not (is_here and zygote.has_handed(self._number))
         if is_here and is_loss:
+            self._is_cut = True
             return
         self._fail("the process that has loaded has ended, or its fork has", may_be_repeated=is_loss)
 
