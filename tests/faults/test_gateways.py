@@ -46,6 +46,18 @@ def connected(cluster: Cluster, name: str) -> Iterator[httpx.Client]:
                 return
 
 
+def wait_reported(client: httpx.Client) -> None:
+    """Until that gateway has told its supervisor what is so now: its loop had a turn after the next report was due."""
+    due = time.monotonic() + REPORT_S
+
+    def has_turned() -> bool:
+        asked = time.monotonic()
+        return client.get("/livez").status_code == 200 and asked > due
+
+    wait_for(has_turned, "a turn that began after the report was due")
+    assert client.get("/livez").status_code == 200, "and ended"
+
+
 @pytest.mark.parametrize("keeps", [True, False])
 def test_a_gateway_that_is_drained_loses_nothing_and_is_replaced(pair: Cluster, keeps: bool) -> None:
     before = pair.gateways()["gateway"]
@@ -71,6 +83,7 @@ def test_health_and_metrics_are_of_all_gateways_whoever_is_asked_and_outlive_one
             assert [worker["worker"] for worker in health["workers"]] == ["w0", "w1"]
             assert {each["gateway"]: each["pid"] for each in health["gateways"]} == RunningCluster(pair.url).gateways()
         killed = pair.gateways()["gateway1"]
+        wait_reported(second)
         killed.suspend()
         assert {"gateway": "gateway1", "state": "silent"} in first.get("/health").json()["gateways"]
         assert first.get("/readyz").json() == {"status": "ready", "ready_workers": 2}
@@ -103,18 +116,6 @@ def answered(client: httpx.Client) -> float:
 
 def is_complete(health: dict[str, Any]) -> bool:
     return [each.get("ready_workers") for each in health["gateways"]] == [2, 2]
-
-
-def wait_reported(client: httpx.Client) -> None:
-    """Until that gateway has told its supervisor what is so now: its loop had a turn after the next report was due."""
-    due = time.monotonic() + REPORT_S
-
-    def has_turned() -> bool:
-        asked = time.monotonic()
-        return client.get("/livez").status_code == 200 and asked > due
-
-    wait_for(has_turned, "a turn that began after the report was due")
-    assert client.get("/livez").status_code == 200, "and ended"
 
 
 def test_a_killed_gateway_costs_its_own_clients_only_and_is_replaced(pair: Cluster) -> None:
