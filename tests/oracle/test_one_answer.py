@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gguf import GGMLQuantizationType as Kind
 
 from ostraka_shared.messages import Work
 from ostraka_shared.model_folder import GRAPH_FILE, ModelFolder
 from ostraka_worker import planner
-from ostraka_worker.build.catalog import PRECISIONS
 from ostraka_worker.build.checkpoint import read_checkpoint
 from ostraka_worker.build.graph import write_graph
-from ostraka_worker.build.kernel_graphs import PRECISION_KINDS
+from ostraka_worker.build.kernel_graphs import KINDS
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.inference import BatchRun
 from ostraka_worker.kernels import LIBRARY, graph_for, usable_kinds
@@ -28,7 +28,7 @@ from tests.unit.worker.build.tiny import write_tiny
 
 
 class Bench:
-    """A model in one precision, the requests, and what each must be answered."""
+    """A model in one variant, the requests, and what each must be answered."""
 
     def __init__(self, graph: Path, works: list[Work]) -> None:
         self.graph = graph
@@ -53,15 +53,24 @@ class Bench:
 @pytest.fixture(scope="module")
 def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("oracle")
-    checkpoint = read_checkpoint(write_tiny(folder / "small.gguf", layers=6, head_dims=32), Silent())
-    for precision in PRECISIONS:
-        (folder / precision).mkdir()
-        write_graph(checkpoint, ANSWER_TOKENS, precision, folder / precision, Silent())
-    return {precision: folder / precision / GRAPH_FILE for precision in PRECISIONS}
+    made = {}
+    for weights in KINDS:
+        kind = Kind.BF16 if weights == "bf16" else Kind.F32
+        source = write_tiny(folder / f"{weights}.gguf", layers=6, head_dims=32, kind=kind)
+        made[weights] = folder / weights / GRAPH_FILE
+        made[weights].parent.mkdir()
+        precision = "fp32" if weights == "bf16" else weights
+        write_graph(read_checkpoint(source, Silent()), ANSWER_TOKENS, precision, made[weights].parent, Silent())
+    return made
 
 
 ANSWER_TOKENS = (15, 16)
-VARIANTS = [(precision, kind) for precision in PRECISIONS for kind in ("", *PRECISION_KINDS[precision])]
+VARIANTS = [
+    (weights, kind)
+    for weights, kinds in KINDS.items()
+    for kind in ("", *kinds)
+    if weights != "bf16" or kind == "amx"  # all others of bf16 give fp32's bits
+]
 
 
 def variant_of(graph: Path, kind: str) -> Path:
@@ -75,8 +84,8 @@ def variant_of(graph: Path, kind: str) -> Path:
 
 @pytest.fixture(scope="module", params=VARIANTS, ids=lambda variant: "-".join(filter(None, variant)))
 def bench(request: pytest.FixtureRequest, graphs: dict[str, Path]) -> Bench:
-    precision, kind = request.param
-    return Bench(variant_of(graphs[precision], kind), make_works())
+    weights, kind = request.param
+    return Bench(variant_of(graphs[weights], kind), make_works())
 
 
 def shuffled(seed: int, count: int = COUNT) -> list[int]:
@@ -166,7 +175,7 @@ def test_after_a_restart(bench: Bench) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize(("precision", "kind"), VARIANTS)
+@pytest.mark.parametrize(("precision", "kind"), [("fp32", kind) for kind in ("", *KINDS["bf16"])] + VARIANTS[-3:])
 def test_of_the_real_model(real_folders: dict[str, ModelFolder], precision: str, kind: str) -> None:
     bench = Bench(variant_of(real_folders[precision].graph, kind), make_works(24, 49_000))
     snapshots = Snapshots(8, 3000)

@@ -17,8 +17,8 @@ from ostraka_worker.build.kernel_graphs import (
     NO_BIAS,
     NO_HEAD_NORMS,
     Layer,
-    kinds_for,
-    own_layers,
+    own_weights,
+    variants_for,
     with_kernels,
 )
 from ostraka_worker.build.linears import Fp32Linears, Int8Linears, Linears
@@ -34,10 +34,10 @@ def write_graph(
     config = checkpoint.config
     progress.begin(f"writing the {precision} graph", config.layers, " layers")
     data_path = folder / WEIGHTS_FILE
-    own = own_layers(config, precision)
+    own = own_weights(config, precision, in_bf16=checkpoint.in_bf16)
     with data_path.open("wb") as data:
         nodes = NodeWriter(data, data_path)
-        linears = _linears(precision, nodes, own=bool(own), in_bf16=checkpoint.in_bf16)
+        linears = _linears(precision, nodes, own)
         writer = _DecoderWriter(checkpoint, nodes, linears)
         layers = writer.write(answer_token_ids, progress)
         if own:
@@ -45,15 +45,15 @@ def write_graph(
     model = nodes.model(_inputs(config), _outputs(config))
     graph = folder / GRAPH_FILE
     graph.write_bytes(model.SerializeToString())
-    for kind in kinds_for(config, precision):
-        variant = with_kernels(model, nodes.kernel_tensors, layers, config, kind, precision if kind == own else "")
-        graph_for(graph, kind).write_bytes(variant.SerializeToString())
+    for variant in variants_for(config, precision, own):
+        made = with_kernels(model, nodes.kernel_tensors, layers, config, variant)
+        graph_for(graph, variant.kind).write_bytes(made.SerializeToString())
 
 
-def _linears(precision: str, nodes: NodeWriter, *, own: bool, in_bf16: bool) -> Linears:
+def _linears(precision: str, nodes: NodeWriter, own: str) -> Linears:
     if precision == "int8":
-        return Int8Linears(nodes, tiled=own)
-    return Fp32Linears(nodes, panelled=own, in_bf16=in_bf16)
+        return Int8Linears(nodes, tiled=bool(own))
+    return Fp32Linears(nodes, own)
 
 
 def _inputs(config: Config) -> list[onnx.ValueInfoProto]:

@@ -18,12 +18,11 @@ FIELDS = 5
 """Of a line: its first row and how many; where its past begins and how long it is; its parent, or -1."""
 LEAST_DIMS, MOST_DIMS = 32, 256
 """A head's width is a multiple of the one and at most the other."""
-PRECISION_KINDS = {"fp32": ("avx512",), "int8": ("avx512", "amx")}
-"""amx rounds keys, values and odds to bfloat16: 2 to 5 times as fast, and less of an error than int8's own."""
-WHOLE_KINDS = {"fp32": "avx512", "bf16": "avx512", "int8": "amx"}
-"""The kind whose layers are our own as a whole, where they fit, by what their weights lie in. Those of fp32 lie in bf16
-where that holds them."""
-WEIGHTS = {"fp32": ("panels",), "bf16": ("panels",), "int8": ("tiles", "scale")}
+KINDS = {"fp32": ("avx512",), "bf16": ("avx512", "amx"), "int8": ("avx512", "amx")}
+"""By what the weights lie in: an fp32 graph's in bf16 where that holds them all."""
+WHOLE_KINDS = {"fp32": ("avx512",), "bf16": ("avx512", "amx"), "int8": ("amx",)}
+"""Those whose layers are our own as a whole, where they fit; of the others the attention alone."""
+WEIGHTS = {"fp32": ("panels",), "bf16": ("halves",), "int8": ("tiles", "scale")}
 """What follows a layer's name in those of its weights."""
 NO_BIAS, NO_HEAD_NORMS = "no_bias", "no_head_norms"
 """What the kernels are given in place of a weight that an architecture does not have."""
@@ -45,50 +44,73 @@ class Layer:
     next_residual: str
 
 
-def kinds_for(config: Config, precision: str) -> tuple[str, ...]:
-    fits = config.head_dims % LEAST_DIMS == 0 and config.head_dims <= MOST_DIMS
-    return PRECISION_KINDS[precision] if fits else ()
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """`weights`: what those of our own layers lie in; `is_whole`: the layers are our own, not the attention alone."""
+
+    kind: str
+    weights: str
+    is_whole: bool
+
+    @property
+    def keeps_halves(self) -> bool:
+        """With int8, amx rounds keys, values and odds to bfloat16: 2 to 5 times as fast, and less of an error than
+        int8's own. In fp32 nothing is rounded."""
+        return (self.kind, self.weights) == ("amx", "int8")
+
+    def operator(self, name: str) -> str:
+        """int8's are of one kind only."""
+        return f"{self.weights.capitalize()}{name}{'Amx' if (self.kind, self.weights) == ('amx', 'bf16') else ''}"
+
+    def kept(self, name: str) -> str:
+        """What is kept of these rows, in the kernels' own type."""
+        return f"kept_{name}" if self.keeps_halves else name
 
 
-def own_layers(config: Config, precision: str) -> str:
-    """The kind whose variant has all of its layers from us; empty: they do not fit our own products."""
-    fits = config.hidden % PANEL == 0 and config.feed_forward % PANEL == 0 and kinds_for(config, precision)
-    return WHOLE_KINDS[precision] if fits else ""
+def own_weights(config: Config, precision: str, *, in_bf16: bool) -> str:
+    """What the weights of layers that are our own as a whole lie in; empty: they do not fit our products."""
+    fits = config.hidden % PANEL == 0 and config.feed_forward % PANEL == 0 and _fits(config)
+    held = "bf16" if in_bf16 and precision == "fp32" else precision
+    return held if fits else ""
+
+
+def variants_for(config: Config, precision: str, own: str) -> list[Variant]:
+    """`own`: as own_weights has it."""
+    if not _fits(config):
+        return []
+    weights = own or precision
+    return [Variant(kind, weights, bool(own) and kind in WHOLE_KINDS[weights]) for kind in KINDS[weights]]
+
+
+def _fits(config: Config) -> bool:
+    return config.head_dims % LEAST_DIMS == 0 and config.head_dims <= MOST_DIMS
 
 
 def with_kernels(
-    model: onnx.ModelProto,
-    own: Sequence[TensorProto],
-    layers: Sequence[Layer],
-    config: Config,
-    kind: str,
-    precision: str,
+    model: onnx.ModelProto, own: Sequence[TensorProto], layers: Sequence[Layer], config: Config, variant: Variant
 ) -> onnx.ModelProto:
     """Its inputs: token_ids, positions and last as in the model; lines, FIELDS numbers each; past_*. Its outputs are
-    the model's, in their order. `own`: weights for the kernels alone. `precision`: of our own layers; empty: the layers
-    are the model's."""
-    if precision == "fp32" and any(tensor.data_type == TensorProto.UINT16 for tensor in own):
-        precision = "bf16"
+    the model's, in their order. `own`: weights for the kernels alone."""
     graph = model.graph
     replaced: dict[str, list[NodeProto]] = {}
     for index, layer in enumerate(layers):
-        attend = _attend(layer, index, config, kind)
-        if precision:
-            replaced[layer.query] = [_heads(layer, index, config, precision)]
+        attend = _attend(layer, index, config, variant)
+        if variant.is_whole:
+            replaced[layer.query] = [_heads(layer, index, config, variant)]
             replaced[layer.attended] = [attend]
-            replaced[layer.next_normed] = [_feed_forward(layer, index, config, precision)]
+            replaced[layer.next_normed] = [_feed_forward(layer, index, config, variant)]
         else:
-            replaced[layer.attended] = [*_rounded(layer, kind), attend]
+            replaced[layer.attended] = [*_rounded(layer, variant), attend]
     ours = {name for made in replaced.values() for node in made for name in node.output}
     nodes = [
         new
         for node in graph.node
         for new in replaced.get(node.output[0], [] if ours.intersection(node.output) else [node])
     ]
-    outputs = [_typed(each, kind) if index else each for index, each in enumerate(graph.output)]
+    outputs = [_typed(each, variant) if index else each for index, each in enumerate(graph.output)]
     nodes = reachable(nodes, [each.name for each in outputs])
     used = {name for node in nodes for name in node.input}
-    inputs = [_lines(), *(_typed(each, kind) for each in graph.input if each.name in used)]
+    inputs = [_lines(), *(_typed(each, variant) for each in graph.input if each.name in used)]
     weights = [tensor for tensor in (*graph.initializer, *own) if tensor.name in used]
     opsets = [*model.opset_import, helper.make_opsetid(DOMAIN, 1)]
     made = helper.make_graph(nodes, graph.name, inputs, outputs, weights)
@@ -105,20 +127,14 @@ def reachable(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> list[NodePr
     return kept[::-1]
 
 
-def _rounded(layer: Layer, kind: str) -> list[NodeProto]:
-    names = (layer.key, layer.value)
-    rounded = zip(names, _kept(names, kind), strict=True) if kind == "amx" else ()
-    return [helper.make_node("ToBf16", [name], [kept], domain=DOMAIN) for name, kept in rounded]
+def _rounded(layer: Layer, variant: Variant) -> list[NodeProto]:
+    names = (layer.key, layer.value) if variant.keeps_halves else ()
+    return [helper.make_node("ToBf16", [name], [variant.kept(name)], domain=DOMAIN) for name in names]
 
 
-def _kept(names: Iterable[str], kind: str) -> list[str]:
-    """What is kept of these rows, in the kernels' own type."""
-    return [f"kept_{name}" if kind == "amx" else name for name in names]
-
-
-def _attend(layer: Layer, index: int, config: Config, kind: str) -> NodeProto:
-    operator = "LineAttentionBf16" if kind == "amx" else "LineAttention"
-    rows = _kept((layer.key, layer.value), kind)
+def _attend(layer: Layer, index: int, config: Config, variant: Variant) -> NodeProto:
+    operator = "LineAttentionBf16" if variant.keeps_halves else "LineAttention"
+    rows = (variant.kept(layer.key), variant.kept(layer.value))
     inputs = [layer.query, *rows, f"past_key_{index}", f"past_value_{index}", "lines"]
     return _with_heads(helper.make_node(operator, inputs, [layer.attended], domain=DOMAIN), config)
 
@@ -129,39 +145,35 @@ def _with_heads(node: NodeProto, config: Config) -> NodeProto:
     return node
 
 
-def _heads(layer: Layer, index: int, config: Config, precision: str) -> NodeProto:
+def _heads(layer: Layer, index: int, config: Config, variant: Variant) -> NodeProto:
     bias = f"qkv_{index}_bias" if config.has_biases else NO_BIAS
     gains = f"head_norm_{index}" if config.has_head_norms else NO_HEAD_NORMS
-    inputs = [layer.normed, "positions", *_weights(f"qkv_{index}", precision), bias, gains, "cosines", "sines"]
-    outputs = [layer.query, *_kept((layer.key, layer.value), WHOLE_KINDS[precision])]
-    kind = f"{precision.capitalize()}Heads"
+    inputs = [layer.normed, "positions", *_weights(f"qkv_{index}", variant), bias, gains, "cosines", "sines"]
+    outputs = [layer.query, variant.kept(layer.key), variant.kept(layer.value)]
+    kind = variant.operator("Heads")
     return _with_heads(helper.make_node(kind, inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon), config)
 
 
-def _feed_forward(layer: Layer, index: int, config: Config, precision: str) -> NodeProto:
-    inputs = [layer.selected, layer.residual, *_weights(f"out_{index}", precision), f"ffn_norm_{index}"]
-    inputs += [
-        *_weights(f"ffn_{index}_wide", precision),
-        *_weights(f"ffn_{index}_down", precision),
-        f"norm_{index + 1}",
-    ]
+def _feed_forward(layer: Layer, index: int, config: Config, variant: Variant) -> NodeProto:
+    inputs = [layer.selected, layer.residual, *_weights(f"out_{index}", variant), f"ffn_norm_{index}"]
+    inputs += [*_weights(f"ffn_{index}_wide", variant), *_weights(f"ffn_{index}_down", variant), f"norm_{index + 1}"]
     outputs = [layer.next_normed, layer.next_residual]
-    kind = f"{precision.capitalize()}FeedForward"
+    kind = variant.operator("FeedForward")
     return helper.make_node(kind, inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon)
 
 
-def _weights(name: str, precision: str) -> list[str]:
-    return [f"{name}_{part}" for part in WEIGHTS[precision]]
+def _weights(name: str, variant: Variant) -> list[str]:
+    return [f"{name}_{part}" for part in WEIGHTS[variant.weights]]
 
 
 def _lines() -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info("lines", TensorProto.INT32, ["lines", FIELDS])
 
 
-def _typed(info: onnx.ValueInfoProto, kind: str) -> onnx.ValueInfoProto:
+def _typed(info: onnx.ValueInfoProto, variant: Variant) -> onnx.ValueInfoProto:
     """What is kept, in and out, is in the kernels' own type."""
-    if kind != "amx" or not info.name.startswith(("past_", "key_", "value_")):
+    if not variant.keeps_halves or not info.name.startswith(("past_", "key_", "value_")):
         return info
-    name = info.name if info.name.startswith("past_") else f"kept_{info.name}"
+    name = info.name if info.name.startswith("past_") else variant.kept(info.name)
     shape = [each.dim_param or each.dim_value for each in info.type.tensor_type.shape.dim]
     return helper.make_tensor_value_info(name, TensorProto.UINT16, shape)

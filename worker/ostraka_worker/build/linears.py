@@ -7,7 +7,7 @@ import numpy as np
 from ostraka_worker.build.bfloat16 import as_bf16
 from ostraka_worker.build.decoder import Tensor
 from ostraka_worker.build.nodes import MICROSOFT, NodeWriter
-from ostraka_worker.build.panels import Int8s, in_panels, in_tiles, in_turn
+from ostraka_worker.build.panels import Int8s, in_half_tiles, in_panels, in_tiles, in_turn
 
 
 class Linears(Protocol):
@@ -20,33 +20,33 @@ class Linears(Protocol):
 
 
 class Fp32Linears:
-    """`panelled`: the weights are written a second time, as our own kernels read them (kernel_graphs.py has the names);
-    `in_bf16`: there as bfloat16, which holds them all.
+    """`own`: the weights are written a second time, in this type, as our own kernels read them (kernel_graphs.py has
+    the names); empty: they are not.
 
     Once would do, if the runtime turned them for its operators while it loads: with the embedded model, in float, that
     took 870 MB at most, not 290, and 0.5 s more. Read as the runtime wants them, our products took twice as long.
     """
 
-    def __init__(self, nodes: NodeWriter, *, panelled: bool = False, in_bf16: bool = False) -> None:
+    def __init__(self, nodes: NodeWriter, own: str = "") -> None:
         self._nodes = nodes
-        self._panelled = panelled
-        self._in_bf16 = in_bf16
+        self._own = own
 
     def linear(self, x: str, name: str, weight: Tensor, bias: Tensor | None = None) -> str:
-        if self._panelled:
-            self._write_panels(name, weight)
+        self._write_own(name, weight)
         return _biased(self._nodes, self._multiply(x, name, weight), name, bias)
 
     def feed_forward(self, x: str, name: str, gate: Tensor, up: Tensor, down: Tensor) -> str:
-        if self._panelled:
-            self._write_panels(f"{name}_wide", in_turn(gate, up))
+        if self._own:
+            self._write_own(f"{name}_wide", in_turn(gate, up))
         gated = silu(self._nodes, self._multiply(x, f"{name}_gate", gate))
         raised = self._multiply(x, f"{name}_up", up)
         return self.linear(self._nodes.op("Mul", gated, raised), f"{name}_down", down)
 
-    def _write_panels(self, name: str, weight: Tensor) -> None:
-        panels = in_panels(weight)
-        self._nodes.kernel_weight(f"{name}_panels", as_bf16(panels) if self._in_bf16 else panels)
+    def _write_own(self, name: str, weight: Tensor) -> None:
+        if self._own == "bf16":
+            self._nodes.kernel_weight(f"{name}_halves", in_half_tiles(as_bf16(weight)))
+        elif self._own:
+            self._nodes.kernel_weight(f"{name}_panels", in_panels(weight))
 
     def _multiply(self, x: str, name: str, weight: Tensor) -> str:
         return self._nodes.op("MatMul", x, self._nodes.weight(name, weight.T))

@@ -7,12 +7,14 @@ import numpy.typing as npt
 
 Kind = TypeVar("Kind", bound=np.generic)
 Int8s = npt.NDArray[np.int8]
+Halves = npt.NDArray[np.uint16]
 Floats = npt.NDArray[np.float32]
 
 PANEL = 32
 """Outputs whose weights lie together."""
 TILE_OUTPUTS, STEP_INPUTS, GROUP = 16, 64, 4
-"""A tile has 16 groups of 4 inputs, for 16 outputs each."""
+"""A tile has 16 groups of 4 inputs, for 16 outputs each; in bfloat16, of 2."""
+PAIR = 2
 
 
 def in_panels(weight: Floats) -> Floats:
@@ -24,10 +26,19 @@ def in_panels(weight: Floats) -> Floats:
 def in_tiles(weight: Int8s) -> Int8s:
     """Of [out, in], out a multiple of PANEL: [panels, steps * 2 tiles]; past the last input there are zeros."""
     outer, inner = weight.shape
-    steps = -(-inner // STEP_INPUTS)
-    padded = np.zeros((outer, steps * STEP_INPUTS), np.int8)
+    padded = np.zeros((outer, -(-inner // STEP_INPUTS) * STEP_INPUTS), np.int8)
     padded[:, :inner] = weight
-    parts = padded.reshape(outer // PANEL, 2, TILE_OUTPUTS, steps, STEP_INPUTS // GROUP, GROUP)
+    return _tiled(padded, GROUP)
+
+
+def in_half_tiles(weight: Halves) -> Halves:
+    """Of [out, in] in bfloat16, out and in multiples of PANEL: [panels, steps * 2 tiles]."""
+    return _tiled(weight, PAIR)
+
+
+def _tiled(weight: npt.NDArray[Kind], group: int) -> npt.NDArray[Kind]:
+    outer = len(weight)
+    parts = weight.reshape(outer // PANEL, 2, TILE_OUTPUTS, -1, TILE_OUTPUTS, group)
     return np.ascontiguousarray(parts.transpose(0, 3, 1, 4, 2, 5)).reshape(outer // PANEL, -1)
 
 

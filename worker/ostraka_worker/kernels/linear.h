@@ -4,6 +4,7 @@
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Outputs whose weights lie together, and whose sums are held at once. */
 enum { PANEL = 32 };
@@ -53,8 +54,10 @@ typedef struct {
     void (*end)(void);
 } Linears;
 
-/* BF16: weights in bfloat16, all else in float. */
-extern const Linears INT8_LINEARS, FP32_LINEARS, BF16_LINEARS;
+/* BF16: weights in bfloat16, all else in float; of two kinds of instructions. */
+extern const Linears INT8_LINEARS, FP32_LINEARS, BF16_LINEARS, BF16_AMX_LINEARS;
+
+static inline void keep_floats(const float *from, void *to, int64_t count) { memcpy(to, from, (size_t)count * sizeof *from); }
 
 /* What comes out of a product lies in strips of PANEL outputs, [rows, PANEL] each: so a panel's sums are written end to end.
  * Outputs side by side, 2 to 6 KB from row to row, took 1.1 times as long. */

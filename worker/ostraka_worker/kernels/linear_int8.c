@@ -41,16 +41,6 @@ static void lay_row(const Laid *rounded, int64_t row, const float *values) {
         }
 }
 
-/* Of what a step of the next panel will want, the part that this one of the pairs asks for. Without it a lone pair
- * took 1.2 times as long; every n-th line instead of n in a row, 1.15 times as long with several pairs. To ask faster (the
- * loop unrolled, 1.1 to 1.2 times), elsewhere among the loads and products (1.03 to 1.1), 128 KB ahead (1.1), or from one
- * product to the next and during the attention between (1.0) is no better. */
-static inline void fetch(const char *next, int pair, int pairs) {
-    const int all = 2 * TILE_BYTES / 64, lines = (all + pairs - 1) / pairs, first = pair * lines;
-    for (int line = first; line < first + lines && line < all; line++)
-        _mm_prefetch(next + line * 64, _MM_HINT_T1);
-}
-
 static void sum_pair(const char *rows, const char *panel, int steps, int pair, int pairs, int32_t *sums) {
     const char *lower = rows + (size_t)steps * TILE_BYTES, *next = panel + (size_t)steps * 2 * TILE_BYTES;
     _tile_zero(0);
@@ -62,7 +52,7 @@ static void sum_pair(const char *rows, const char *panel, int steps, int pair, i
         LOAD(6, panel, STEP_BYTES);
         LOAD(7, panel + TILE_BYTES, STEP_BYTES);
         LOAD(5, lower, STEP_BYTES);
-        fetch(next + (size_t)step * 2 * TILE_BYTES, pair, pairs);
+        fetch_share(next + (size_t)step * 2 * TILE_BYTES, pair, pairs);
         _tile_dpbssd(0, 4, 6);
         _tile_dpbssd(1, 4, 7);
         _tile_dpbssd(2, 5, 6);
@@ -83,7 +73,7 @@ static void sum_single(const char *rows, const char *panel, int steps, int pair,
         LOAD(4, rows, STEP_BYTES);
         LOAD(6, panel, STEP_BYTES);
         LOAD(7, panel + TILE_BYTES, STEP_BYTES);
-        fetch(next + (size_t)step * 2 * TILE_BYTES, pair, pairs);
+        fetch_share(next + (size_t)step * 2 * TILE_BYTES, pair, pairs);
         _tile_dpbssd(0, 4, 6);
         _tile_dpbssd(1, 4, 7);
     }

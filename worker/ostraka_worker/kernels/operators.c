@@ -245,6 +245,8 @@ static const Operator operators[] = {
     OPERATOR("Fp32FeedForward", "fffffff", "ff", run_feed_forward, .linears = &FP32_LINEARS),
     OPERATOR("Bf16Heads", "flhffff", "fff", run_heads, .linears = &BF16_LINEARS),
     OPERATOR("Bf16FeedForward", "ffhfhhf", "ff", run_feed_forward, .linears = &BF16_LINEARS),
+    OPERATOR("Bf16HeadsAmx", "flhffff", "fff", run_heads, .linears = &BF16_AMX_LINEARS),
+    OPERATOR("Bf16FeedForwardAmx", "ffhfhhf", "ff", run_feed_forward, .linears = &BF16_AMX_LINEARS),
     OPERATOR("Int8Heads", "flbfffff", "fhh", run_heads, .linears = &INT8_LINEARS),
     OPERATOR("Int8FeedForward", "ffbffbfbff", "ff", run_feed_forward, .linears = &INT8_LINEARS),
 };

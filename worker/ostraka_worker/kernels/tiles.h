@@ -15,3 +15,13 @@ void begin_tiles(void);
 void end_tiles(void);
 /* Between the two: how many rows there are. They begin with all 16. */
 void shape_tiles(int upper, int lower);
+
+/* Of what a step of the next panel will want, the part that this one of the pairs asks for. Without it a lone pair
+ * took 1.2 times as long; every n-th line instead of n in a row, 1.15 times as long with several pairs. To ask faster (the
+ * loop unrolled, 1.1 to 1.2 times), elsewhere among the loads and products (1.03 to 1.1), 128 KB ahead (1.1), or from one
+ * product to the next and during the attention between (1.0) is no better. */
+static inline void fetch_share(const char *next, int pair, int pairs) {
+    const int all = 2 * TILE_BYTES / 64, lines = (all + pairs - 1) / pairs, first = pair * lines;
+    for (int line = first; line < first + lines && line < all; line++)
+        _mm_prefetch(next + line * 64, _MM_HINT_T1);
+}

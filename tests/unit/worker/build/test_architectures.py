@@ -107,7 +107,7 @@ def test_layers_too_odd_for_our_products_keep_the_runtimes(
     tmp_path: Path, precision: str, product: str, most: float
 ) -> None:
     """The variant then has our attention alone. `hidden` is no multiple of 32."""
-    kind = WHOLE_KINDS[precision]
+    [kind] = WHOLE_KINDS[precision]
     graphs = [tmp_path / "model.onnx", tmp_path / f"model.{kind}.onnx"]
     for hidden in (80, 96):
         form = replace(FORMS["minicpm5"], hidden=hidden)

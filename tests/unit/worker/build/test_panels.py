@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ostraka_worker.build.panels import in_panels, in_tiles, in_turn
+from ostraka_worker.build.panels import in_half_tiles, in_panels, in_tiles, in_turn
 
 
 def test_each_weight_lies_where_its_tile_wants_it() -> None:
@@ -27,3 +27,11 @@ def test_a_gate_and_what_it_lets_through_take_turns() -> None:
     both = in_turn(np.arange(32), np.arange(100, 132))
     assert both.tolist() == [*range(16), *range(100, 116), *range(16, 32), *range(116, 132)]
     assert in_turn(np.ones((16, 3)), np.zeros((16, 3))).shape == (32, 3)
+
+
+def test_of_two_inputs_each_in_half_tiles() -> None:
+    """Output 37, input 45 of 64: the second panel's first tile of its second step, pair 6, output 5, its second half."""
+    weight = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
+    tiles = in_half_tiles(weight)
+    assert tiles.shape == (2, 64 * 32)
+    assert tiles.reshape(2, 2, 2, 16, 16, 2)[1, 1, 0, 6, 5, 1] == weight[37, 45]

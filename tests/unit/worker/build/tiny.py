@@ -4,6 +4,8 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+from gguf import GGMLQuantizationType as Kind
+
 from tests.unit.worker.build.forms import FORMS, random_tensors, write_gguf
 
 FORM = FORMS["smollm2"]
@@ -11,9 +13,11 @@ METADATA = "Metadata-Version: 2.1\nName: {}\nVersion: 1.0\n"
 WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
-def write_tiny(path: Path, *, layers: int = FORM.layers, head_dims: int = FORM.head_dims) -> Path:
+def write_tiny(
+    path: Path, *, layers: int = FORM.layers, head_dims: int = FORM.head_dims, kind: Kind = Kind.F32
+) -> Path:
     form = replace(FORM, layers=layers, head_dims=head_dims)
-    return write_gguf(path, form, random_tensors(form))
+    return write_gguf(path, form, random_tensors(form), kind)
 
 
 def write_wheel(folder: Path, package: str, member: str, content: bytes) -> Path:
