@@ -29,6 +29,7 @@ from ostraka_worker.build.decoder import Config
 from ostraka_worker.build.graph import write_graph
 from ostraka_worker.build.hugging_face import source_files
 from ostraka_worker.build.progress import Progress
+from ostraka_worker.build.rounding import in_bf16
 from ostraka_worker.build.tokenizer import build_tokenizer, single_token
 from ostraka_worker.build.workspace import exclusive, full_disk_named, publish, scratch
 
@@ -177,6 +178,8 @@ def _write(order: Order, source: Path, folder: Path, progress: Progress) -> None
     ids = (single_token(tokenizer, form.no), single_token(tokenizer, form.yes))
     if order.adapter is not None:
         checkpoint = adapt(checkpoint, order.adapter, ids)
+    if order.precision == "fp32":
+        checkpoint = in_bf16(checkpoint)
     write_graph(checkpoint, ids, order.precision, folder, progress)
     (folder / TOKENIZER_FILE).write_text(tokenizer.to_str(), encoding="utf-8")
     measured = check_graph(folder, checkpoint, tokenizer, ids, progress)

@@ -100,6 +100,8 @@ class Checkpoint:
     tensors: Mapping[str, Tensor]
     in_bf16: bool = False
     """Whether bfloat16 holds the weights of all linear layers."""
+    is_quantised: bool = False
+    """Whether those of them that it does not hold all lie in the file in 8 bits or fewer."""
 
     def layer(self, index: int, name: str) -> Tensor:
         return self.tensors[f"blk.{index}.{name}.weight"]
@@ -138,6 +140,11 @@ class Checkpoint:
 def in_pieces(tensors: Mapping[str, Tensor], name: str) -> Iterator[Tensor]:
     """Runs of a tensor's rows, in order: the whole of it where `tensors` has no better way."""
     return tensors.pieces(name) if isinstance(tensors, PiecewiseTensors) else iter([tensors[name]])
+
+
+def is_linear(name: str, shape: Shape) -> bool:
+    """Whether it is the weight of a linear layer."""
+    return name.startswith("blk.") and len(shape) > 1
 
 
 def expected_shapes(config: Config) -> dict[str, Shape]:

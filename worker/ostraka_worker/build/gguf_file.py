@@ -13,11 +13,11 @@ from ostraka_worker.build.settings import Settings
 from ostraka_worker.build.stored_tensors import Bytes, StoredTensor, StoredTensors, refuse_unexpected
 from ostraka_worker.build.tokenizer import BpeVocabulary, splitting
 
-KINDS = (
-    *(Kind.F32, Kind.F16, Kind.BF16),
+QUANTISED = (
     *(Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1, Kind.Q8_0),
     *(Kind.Q4_K, Kind.Q5_K, Kind.Q6_K),
 )
+KINDS = (Kind.F32, Kind.F16, Kind.BF16, *QUANTISED)
 # Settings that change what a tensor means: the key, the values that change nothing, what to call it.
 REFUSED: tuple[tuple[str, tuple[object, ...], str], ...] = (
     ("rope.scaling.type", ("none",), "rope scaling"),
@@ -51,7 +51,7 @@ def read_gguf(path: Path) -> Checkpoint:
     refuse_unexpected(shapes, config, path, is_tied=True)
     stored = {place.name: _stored(path, place) for place in header.tensors}
     tensors = StoredTensors(stored, partial(_in_half_order, config))
-    return Checkpoint(config, vocabulary, tensors, tensors.in_bf16)
+    return Checkpoint(config, vocabulary, tensors, tensors.in_bf16, tensors.is_quantised)
 
 
 def _read_config(of: Settings, architecture: str, vocabulary_size: int) -> Config:
@@ -120,7 +120,8 @@ def _stored(path: Path, place: TensorPlace) -> StoredTensor:
             f"cannot build a model with {place.kind.name} weights: {place.name} has them; {kinds} are read"
         )
     widen = partial(_widen, place.kind)
-    return StoredTensor(path, place.offset, place.shape, place.row_bytes, widen, in_bf16=place.kind is Kind.BF16)
+    is_bf16, is_quantised = place.kind is Kind.BF16, place.kind in QUANTISED
+    return StoredTensor(path, place.offset, place.shape, place.row_bytes, widen, is_bf16, is_quantised)
 
 
 def _widen(kind: Kind, raw: Bytes) -> Tensor:

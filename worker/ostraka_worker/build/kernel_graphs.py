@@ -69,9 +69,12 @@ class Variant:
 
 def own_weights(config: Config, precision: str, *, in_bf16: bool) -> str:
     """What the weights of layers that are our own as a whole lie in; empty: they do not fit our products."""
-    fits = config.hidden % PANEL == 0 and config.feed_forward % PANEL == 0 and _fits(config)
     held = "bf16" if in_bf16 and precision == "fp32" else precision
-    return held if fits else ""
+    return held if has_own_layers(config) else ""
+
+
+def has_own_layers(config: Config) -> bool:
+    return config.hidden % PANEL == 0 and config.feed_forward % PANEL == 0 and _fits(config)
 
 
 def variants_for(config: Config, precision: str, own: str) -> list[Variant]:

@@ -13,6 +13,9 @@ from ostraka_worker.build.decoder import Checkpoint, Config, Tensor
 from ostraka_worker.build.progress import Progress
 from ostraka_worker.engine import TokenIds
 
+WIDE_ROWS = 512
+"""In the feed-forward at a time: there a row is several times as wide, and all of them were a build's peak."""
+
 Turns = npt.NDArray[np.complex64]
 
 
@@ -89,7 +92,10 @@ def _attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def _feed_forward(checkpoint: Checkpoint, index: int, normed: Tensor) -> Tensor:
-    gate = normed @ checkpoint.layer(index, "ffn_gate").T
-    up = normed @ checkpoint.layer(index, "ffn_up").T
-    out: Tensor = (gate / (1 + np.exp(-gate)) * up) @ checkpoint.layer(index, "ffn_down").T
+    gates, ups, downs = (checkpoint.layer(index, name).T for name in ("ffn_gate", "ffn_up", "ffn_down"))
+    out = np.empty_like(normed)
+    for start in range(0, len(normed), WIDE_ROWS):
+        rows = slice(start, start + WIDE_ROWS)
+        gate = normed[rows] @ gates
+        out[rows] = (gate / (1 + np.exp(-gate)) * (normed[rows] @ ups)) @ downs
     return out

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ostraka_shared.errors import SourceRefused, UnknownArchitecture
-from ostraka_worker.build.decoder import HEAD, Config, PiecewiseTensors, Shape, Tensor, expected_shapes
+from ostraka_worker.build.decoder import HEAD, Config, PiecewiseTensors, Shape, Tensor, expected_shapes, is_linear
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -20,7 +20,7 @@ PIECE_VALUES = 1 << 22
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
     """Rows of `row_bytes` from byte `offset` of the file; `widen` makes float32 of a run of them, flat. `in_bf16`: they
-    lie there as bfloat16."""
+    lie there as bfloat16; `is_quantised`: in 8 bits or fewer, a block of them with a scale."""
 
     path: Path
     offset: int
@@ -28,6 +28,7 @@ class StoredTensor:
     row_bytes: int
     widen: Callable[[Bytes], Tensor]
     in_bf16: bool = False
+    is_quantised: bool = False
 
     def pieces(self) -> Iterator[Tensor]:
         """Runs of its rows, in order, [rows, values of a row]."""
@@ -57,9 +58,10 @@ class StoredTensors(PiecewiseTensors):
     def __init__(self, stored: Mapping[str, StoredTensor], turned: Callable[[str, Tensor], Tensor]) -> None:
         self._stored = stored
         self._turned = turned
-        matrices = [each for name, each in stored.items() if name.startswith("blk.") and len(each.shape) > 1]
+        matrices = [each for name, each in stored.items() if is_linear(name, each.shape)]
         self.in_bf16 = all(each.in_bf16 for each in matrices)
-        """As Checkpoint has it."""
+        self.is_quantised = all(each.in_bf16 or each.is_quantised for each in matrices) and not self.in_bf16
+        """Both as Checkpoint has them."""
 
     def __getitem__(self, name: str) -> Tensor:
         stored = self._stored[name]

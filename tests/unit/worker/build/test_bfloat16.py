@@ -6,12 +6,15 @@ import numpy as np
 import onnx
 import pytest
 
-from ostraka_shared.model_folder import GRAPH_FILE
+from ostraka_shared.model_folder import GRAPH_FILE, WEIGHTS_FILE
+from ostraka_worker.build import builder, catalog, rounding
 from ostraka_worker.build.bfloat16 import as_bf16, rounded, widened
 from ostraka_worker.build.checkpoint import read_checkpoint
+from ostraka_worker.build.decoder import EMBEDDING, in_pieces
 from ostraka_worker.build.graph import write_graph
 from ostraka_worker.build.kernel_graphs import DOMAIN
 from ostraka_worker.build.progress import Silent
+from ostraka_worker.build.stored_tensors import StoredTensor, StoredTensors
 from ostraka_worker.engine import Line
 from ostraka_worker.kernels import graph_for, usable_kinds
 from ostraka_worker.onnx_engine import OnnxEngine
@@ -45,6 +48,56 @@ def test_a_checkpoint_says_whether_its_weights_are(tmp_path: Path, kind: Kind, i
     tensors = random_tensors(WIDE)
     assert read_checkpoint(write_gguf(tmp_path / "x.gguf", WIDE, tensors, kind), Silent()).in_bf16 is in_bf16
     assert read_checkpoint(write_folder(tmp_path / "m", WIDE, tensors, kind.name), Silent()).in_bf16 is in_bf16
+
+
+@pytest.mark.parametrize(
+    ("matrices", "in_bf16", "is_quantised"),
+    [("BF16 BF16", True, False), ("BF16 Q8_0", False, True), ("Q4_K Q8_0", False, True), ("F16 Q8_0", False, False)],
+)
+def test_weights_are_quantised_where_none_of_a_linear_layer_lies_in_float(
+    matrices: str, in_bf16: bool, is_quantised: bool
+) -> None:
+    """Whatever gains and the embedding lie in."""
+
+    def stored(kind: str, *shape: int) -> StoredTensor:
+        return StoredTensor(Path(), 0, shape, 0, np.ravel, kind == "BF16", kind.startswith("Q"))
+
+    tensors = {EMBEDDING: stored("F16", 64, 32), "blk.0.attn_norm.weight": stored("F32", 32)}
+    tensors |= {f"blk.{at}.attn_q.weight": stored(kind, 32, 32) for at, kind in enumerate(matrices.split())}
+    read = StoredTensors(tensors, lambda _, tensor: tensor)
+    assert (read.in_bf16, read.is_quantised) == (in_bf16, is_quantised)
+
+
+def test_the_linear_layers_of_a_quantised_file_become_bfloat16(tmp_path: Path) -> None:
+    plain = read_checkpoint(write_gguf(tmp_path / "x.gguf", WIDE, random_tensors(WIDE), Kind.Q8_0), Silent())
+    ours = rounding.in_bf16(plain)
+    assert (plain.is_quantised, plain.in_bf16, ours.in_bf16) == (True, False, True)
+    assert list(ours.tensors) == list(plain.tensors)
+    changed = {name for name in plain.tensors if not np.array_equal(ours.tensors[name], plain.tensors[name])}
+    assert changed == {name for name, tensor in plain.tensors.items() if tensor.ndim > 1} - {EMBEDDING}
+    for name in changed:
+        np.testing.assert_array_equal(ours.tensors[name], rounded(plain.tensors[name]))
+    pieces = [np.concatenate(list(in_pieces(ours.tensors, name))) for name in (EMBEDDING, "blk.1.ffn_up.weight")]
+    np.testing.assert_array_equal(pieces[0], plain.tensors[EMBEDDING])
+    np.testing.assert_array_equal(pieces[1], ours.layer(1, "ffn_up"))
+
+
+@pytest.mark.parametrize("source", ["in float", "heads too narrow for our layers"])
+def test_nothing_is_rounded_where_that_would_only_cost(tmp_path: Path, source: str) -> None:
+    form, kind = (WIDE, Kind.F16) if source == "in float" else (FORMS["smollm2"], Kind.Q8_0)
+    plain = read_checkpoint(write_gguf(tmp_path / "x.gguf", form, random_tensors(form), kind), Silent())
+    assert rounding.in_bf16(plain) is plain
+
+
+@pytest.mark.usefixtures("quick_check")
+@pytest.mark.parametrize("precision", catalog.PRECISIONS)
+def test_a_build_rounds_quantised_weights_for_fp32_alone(tmp_path: Path, precision: str) -> None:
+    path = write_gguf(tmp_path / "x.gguf", WIDE, random_tensors(WIDE), Kind.Q8_0)
+    folder = builder.build_source(path, tmp_path / "model", "tiny", precision, builder.Form("0", "1"), Silent())
+    plain = read_checkpoint(path, Silent())
+    held = rounding.in_bf16(plain) if precision == "fp32" else plain
+    write_graph(held, IDS, precision, tmp_path, Silent())
+    assert (folder.path / WEIGHTS_FILE).read_bytes() == (tmp_path / WEIGHTS_FILE).read_bytes()
 
 
 OWN = ("panels", "halves")
