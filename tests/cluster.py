@@ -17,13 +17,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ostraka.running_cluster import GATEWAY_NAME
 from ostraka_shared.addresses import gateway_name
-from tests.waiting import still_alive, wait_until
+from tests.waiting import DEADLINE_S, name_of, still_alive, wait_until
 
 START_S = 60.0
 STOP_S = 40.0
 
 
-def wait_for(condition: Callable[[], Any], what: str, deadline_s: float = 20.0) -> Any:
+def wait_for(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
     """The condition's first true value. Fails naming `what` when the deadline passes."""
     return wait_until(condition, deadline_s, what)
 
@@ -33,7 +33,8 @@ class Cluster:
 
     def __init__(self, model: Path, *flags: str, env: dict[str, str] | None = None) -> None:
         command = [sys.executable, "-m", "ostraka", "serve", "--port=0", "--log-format=json", f"--model={model}"]
-        command.append("--not-ready-s=0")  # no load balancer here; a test's own flag comes later, and counts
+        # No load balancer here, and no request late because the machine is: a test's own flags come later, and count
+        command += ["--not-ready-s=0", "--deadline-ms=60000"]
         self.process = subprocess.Popen(
             [*command, *flags],
             stderr=subprocess.PIPE,
@@ -59,7 +60,7 @@ class Cluster:
         wanted = {"event": name, **fields}
         return next((e for e in list(self.events) if wanted.items() <= e.items()), None)
 
-    def wait_event(self, name: str, deadline_s: float = 20.0, **fields: Any) -> dict[str, Any]:
+    def wait_event(self, name: str, deadline_s: float = DEADLINE_S, **fields: Any) -> dict[str, Any]:
         found: dict[str, Any] = wait_for(lambda: self.event(name, **fields), f"event {name} {fields}", deadline_s)
         return found
 
@@ -92,8 +93,12 @@ class Cluster:
     def gateways(self) -> dict[str, psutil.Process]:
         """By name; those that are there now."""
         children = psutil.Process(self.process.pid).children()
-        named = [(found[1], child) for child in children if (found := GATEWAY_NAME.fullmatch(_name_of(child)))]
+        named = [(found[1], child) for child in children if (found := GATEWAY_NAME.fullmatch(name_of(child)))]
         return {gateway_name(int(number)): child for number, child in sorted(named, key=lambda each: each[0])}
+
+    def named(self, name: str) -> list[psutil.Process]:
+        """The supervisor's children of that name, `ostraka` left out."""
+        return [c for c in psutil.Process(self.process.pid).children() if name_of(c) == f"ostraka {name}"]
 
     def metric(self, name: str, **labels: str) -> float:
         """0 where there is no such series."""
@@ -142,13 +147,6 @@ class Cluster:
         self.process.stderr.close()
         if hasattr(self, "client"):
             self.client.close()
-
-
-def _name_of(process: psutil.Process) -> str:
-    try:
-        return str(process.name())
-    except psutil.Error:  # it ends just now
-        return ""
 
 
 class Asked:

@@ -23,8 +23,7 @@ QUESTIONS = {
 
 
 def zygotes(cluster: Cluster) -> list[psutil.Process]:
-    children = psutil.Process(cluster.process.pid).children()
-    return [each for each in children if each.name() == "ostraka zygote"]
+    return cluster.named("zygote")
 
 
 def zygote(cluster: Cluster) -> psutil.Process:
@@ -50,7 +49,8 @@ def test_workers_are_forked_and_forked_again(cluster: Cluster) -> None:
     assert all(is_forked(worker["pid"]) for worker in cluster.health()["workers"])
     for name in ("w0", "w1", "w0"):
         assert is_forked(kill_worker(cluster, name))
-    assert {event["process"] for event in cluster.events if event["event"] == "ready"} == {"worker w0", "worker w1"}
+    for name in ("w0", "w1"):
+        cluster.wait_event("ready", process=f"worker {name}")
     assert not cluster.event("not_forked")
     assert cluster.decide("x").status_code == 200
     assert cluster.stop() == 0
@@ -91,8 +91,8 @@ def test_a_stopped_zygote_is_replaced_and_a_worker_forked_from_the_new_one(clust
     stopped = zygote(cluster)
     stopped.suspend()
     assert is_forked(kill_worker(cluster))
-    assert cluster.event("zygote_stopped", child="zygote 0")
-    assert cluster.event("child_exited", child="zygote 0", code="SIGKILL")
+    cluster.wait_event("zygote_stopped", child="zygote 0")
+    cluster.wait_event("child_exited", child="zygote 0", code="SIGKILL")
     assert not cluster.event("not_forked")
     assert zygotes(cluster)[0] != stopped
 
@@ -101,15 +101,14 @@ def test_a_model_that_must_not_be_forked_is_loaded_by_each_worker(tmp_path: Path
     model = make_fake_model(tmp_path / "model", starts_thread=True)
     with running(model.path, "--workers=2") as cluster:
         assert not any(is_forked(worker["pid"]) for worker in cluster.health()["workers"])
-        assert cluster.event("not_forked", child="w1")
+        cluster.wait_event("not_forked", child="w1")
         assert not is_forked(kill_worker(cluster))
         assert cluster.stop() == 0
 
 
 def test_nothing_is_left_of_a_supervisor_killed_while_its_zygotes_and_spares_are_stopped(cluster: Cluster) -> None:
-    children = {child.name(): child for child in psutil.Process(cluster.process.pid).children()}
     for name in ("zygote", "gzygote", "spare", "gspare"):
-        children[f"ostraka {name}"].suspend()
+        wait_for(lambda name=name: cluster.named(name), f"there is a {name}")[0].suspend()
     cluster.remember_children()
     cluster.process.kill()
     cluster.check_no_orphans()

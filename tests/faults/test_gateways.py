@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -144,8 +143,8 @@ def test_a_killed_gateway_costs_its_own_clients_only_and_is_replaced(pair: Clust
 @pytest.mark.parametrize("fault", ["none", "spare killed", "spare stopped", "zygote killed", "zygote stopped"])
 def test_a_killed_gateway_is_forked_again_whatever_became_of_what_it_is_forked_from(pair: Cluster, fault: str) -> None:
     """And killed once more, as soon as it is there."""
-    wait_for(lambda: pair.gateways().keys() == {"gateway", "gateway1"} and named(pair, "ostraka gspare"), "all is well")
-    (spare,), (zygote,) = named(pair, "ostraka gspare"), named(pair, "ostraka gzygote")
+    wait_for(lambda: pair.gateways().keys() == {"gateway", "gateway1"} and pair.named("gspare"), "all is well")
+    (spare,), (zygote,) = pair.named("gspare"), pair.named("gzygote")
     if fault == "spare killed":
         spare.kill()
     elif fault == "spare stopped":
@@ -163,10 +162,6 @@ def test_a_killed_gateway_is_forked_again_whatever_became_of_what_it_is_forked_f
     assert "ostraka_gateway.zygote" in pair.gateways()["gateway1"].cmdline()
     assert not pair.event("not_forked")
     if fault == "spare stopped":
-        assert named(pair, "ostraka gzygote") == [zygote], "it is not to blame"
+        assert pair.named("gzygote") == [zygote], "it is not to blame"
         spare.resume()
         wait_for(lambda: not spare.is_running(), "it was given up, and ends")
-
-
-def named(cluster: Cluster, name: str) -> list[psutil.Process]:
-    return [child for child in psutil.Process(cluster.process.pid).children() if child.name() == name]

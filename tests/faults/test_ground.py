@@ -95,8 +95,8 @@ def lose_model(standing: Cluster, folder: Path) -> None:
 
 def lose_what_workers_are_forked_from(standing: Cluster, folder: Path) -> None:
     """While the model's files are away, so that a worker that is killed then cannot come back either."""
-    children = psutil.Process(standing.process.pid).children()
-    next(child for child in children if child.name() == "ostraka zygote").kill()
+    (zygote,) = standing.named("zygote")
+    zygote.kill()
     killed = standing.worker("w0")
     assert killed
     os.kill(killed["pid"], signal.SIGKILL)

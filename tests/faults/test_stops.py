@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -12,7 +13,7 @@ import pytest
 from ostraka.run_dirs import sweep
 from ostraka.stopping import SECOND_SIGNAL_S
 from ostraka.supervisor import SERVING_POLL_S
-from tests.cluster import Cluster, running, wait_for
+from tests.cluster import STOP_S, Cluster, running, wait_for
 from tests.faults.stalls import stall_one
 from tests.waiting import let_pass
 
@@ -40,7 +41,7 @@ def test_a_stop_answers_what_is_in_flight(cluster: Cluster, release: Path, numbe
     cluster.wait_event("draining", process="gateway")
     release.touch()
     assert asked.response().status_code == 200
-    assert cluster.process.wait(20) == 0
+    assert cluster.process.wait(STOP_S) == 0
     cluster.check_no_orphans()
 
 
@@ -52,7 +53,7 @@ def test_a_worker_killed_in_a_drain_is_replaced_and_its_request_answered(fake_mo
         os.kill(worker["pid"], signal.SIGKILL)
         release.touch()
         assert asked.response().status_code == 200
-        assert cluster.process.wait(20) == 0
+        assert cluster.process.wait(STOP_S) == 0
         cluster.check_no_orphans()
 
 
@@ -80,7 +81,7 @@ def test_a_second_signal_stops_now(cluster: Cluster) -> None:
     let_pass(SECOND_SIGNAL_S)
     assert cluster.process.poll() is None
     cluster.process.send_signal(signal.SIGTERM)
-    assert cluster.process.wait(10) == 1
+    assert cluster.process.wait(STOP_S) == 1
     cluster.check_no_orphans()
 
 
@@ -89,18 +90,24 @@ def test_the_grace_period_is_kept(fake_model) -> None:
         cluster.ask_in_background("<stall>")
         cluster.wait_worker("runs it", lambda w: w["running_tokens"] > 0)
         assert cluster.stop() == 1
-        assert cluster.event("grace_period_over")
+        cluster.wait_event("grace_period_over")
 
 
 def test_sigterm_is_told_to_load_balancers_first_and_then_nobody_is_let_in(fake_model, release: Path) -> None:
     """A request that has not arrived in the end was promised nothing: that is an orderly end too."""
-    flags = ("--workers=1", "--not-ready-s=1.5", "--grace-s=5")
-    with running(fake_model.path, *flags) as cluster, httpx.Client() as resting, socket.socket() as half_sent:
+    flags = ("--workers=1", "--not-ready-s=2", "--grace-s=5")
+    clients = (
+        httpx.Client(headers={"connection": "close"}),
+        httpx.Client(),
+        httpx.Client(),
+    )  # each takes a while to make
+    with running(fake_model.path, *flags) as cluster, ExitStack() as stack, socket.socket() as half_sent:
+        prober, resting, another = map(stack.enter_context, clients)
         asked, _ = stall_one(cluster)
         assert "connection" not in resting.get(f"{cluster.url}/livez").headers
         cluster.process.send_signal(signal.SIGTERM)
-        wait_for(lambda: httpx.get(f"{cluster.url}/readyz").status_code == 503, "it is not ready")
-        for client in (resting, httpx):  # an open connection and a new one
+        wait_for(lambda: prober.get(f"{cluster.url}/readyz").status_code == 503, "it is not ready")
+        for client in (resting, another):  # an open connection and a new one
             answer = client.get(f"{cluster.url}/livez")
             assert (answer.status_code, answer.headers["connection"]) == (200, "close")
         assert not cluster.event("draining")
@@ -112,7 +119,7 @@ def test_sigterm_is_told_to_load_balancers_first_and_then_nobody_is_let_in(fake_
         assert asked.response().status_code == 200
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{cluster.url}/readyz", timeout=5)
-        assert cluster.process.wait(20) == 0
+        assert cluster.process.wait(STOP_S) == 0
         assert half_sent.recv(1 << 16).startswith(b"HTTP/1.1 503 ")
 
 
@@ -124,5 +131,5 @@ def test_the_end_of_the_grace_period_is_told_in_json(fake_model) -> None:
         response = asked.response()
         assert (response.status_code, response.json()["detail"]["error_type"]) == (503, "draining")
         assert response.headers["x-typesafe-request-id"]
-        assert cluster.process.wait(20) == 1
+        assert cluster.process.wait(STOP_S) == 1
         assert not [line for line in cluster.lines if "Traceback" in line]

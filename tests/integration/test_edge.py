@@ -14,7 +14,7 @@ import pytest
 from typesafe_sdk import Noul, TypeSafeClient
 
 from ostraka_gateway.arrival import HEAD_BYTES_MAX
-from tests.cluster import Cluster, running, wait_for
+from tests.cluster import STOP_S, Cluster, running, wait_for
 from tests.fake_model import make_fake_model
 from tests.integration.edge_requests import ALIASES, HEAD, NOUL, REQUEST, connected, detail, post
 
@@ -223,7 +223,7 @@ def test_a_connection_may_rest_between_requests(edge: Cluster) -> None:
 def test_a_long_answer_is_no_slow_request(model, tmp_path: Path) -> None:
     release = tmp_path / "release"
     stalling = make_fake_model(tmp_path / "model", stall_until=str(release)).path
-    with running(stalling, "--workers=1", "--read-timeout-s=0.2") as cluster:
+    with running(stalling, "--workers=1", f"--read-timeout-s={READ_TIMEOUT_S}") as cluster:
         asked = cluster.ask_in_background("<stall>")
         wait_for(lambda: cluster.health()["workers"][0]["running_tokens"], "it stalls")
         with connected(cluster, b"GET /li") as client:  # as long as the read timeout, and longer
@@ -315,7 +315,7 @@ def test_a_client_that_reads_none_of_its_answers_is_cut_off(model) -> None:
 def test_more_connections_than_the_system_allows_are_refused_at_the_start(model) -> None:
     cluster = Cluster(model, "--connections=100000000")
     try:
-        assert cluster.process.wait(20) == 1
+        assert cluster.process.wait(STOP_S) == 1
     finally:
         cluster.close()
     assert "--connections=100000000 needs" in "".join(cluster.lines)

@@ -1,6 +1,7 @@
 """API keys at the edge of real servers: who is let in, how often, and what never shows."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ import psutil
 import pytest
 from typesafe_sdk import TypeSafeAuthenticationError, TypeSafeClient
 
-from tests.cluster import Asked, Cluster, running, wait_for
+from tests.cluster import STOP_S, Asked, Cluster, running, wait_for
 from tests.integration.edge_requests import ALIASES, HEAD, REQUEST, connected, detail
+from tests.waiting import DEADLINE_S
 
 SECRETS = ["s3cret-ci", "s3cret-bare", "s3cret-jev", "s3cret-file", "s3cret-slow", "s3cret-tokens"]
 
@@ -100,7 +102,7 @@ def test_a_key_never_shows(guarded: Cluster) -> None:
     processes = psutil.Process(guarded.process.pid).children(recursive=True)
     shown += [" ".join(process.cmdline()) for process in processes]
     assert not [text for text in shown if "s3cret" in text]
-    assert guarded.event("serving", keys=["batch", "ci", "key1", "key2", "slow", "tokens"])
+    assert guarded.wait_event("serving", keys=["batch", "ci", "key1", "key2", "slow", "tokens"])
 
 
 def test_workers_hold_no_keys(guarded: Cluster) -> None:
@@ -111,9 +113,11 @@ def test_workers_hold_no_keys(guarded: Cluster) -> None:
 
 def test_requests_beyond_the_rate_are_refused_until_the_time_they_are_told(guarded: Cluster) -> None:
     with httpx.Client(base_url=guarded.url, headers=bearer("s3cret-slow")) as client:
-        statuses = [client.post("/v1/systemone", content=b"{}").status_code for _ in range(30)]
-        refused = client.post("/v1/systemone", json=REQUEST)
-    assert statuses == [422] * 30  # what is refused later counts too
+        begun, let_in = time.monotonic(), 0
+        while (refused := client.post("/v1/systemone", content=b"{}")).status_code == 422:  # refused later counts too
+            let_in += 1
+        most = 30 + (time.monotonic() - begun) * 30 / 60
+    assert 30 <= let_in <= most
     assert (refused.status_code, detail(refused)["error_type"]) == (429, "rate_limit_error")
     assert 0 < int(refused.headers["retry-after-ms"]) <= 2000
     assert refused.headers["retry-after"] in ("1", "2")
@@ -122,12 +126,15 @@ def test_requests_beyond_the_rate_are_refused_until_the_time_they_are_told(guard
 
 def test_tokens_beyond_the_rate_are_refused_until_the_time_they_are_told(guarded: Cluster) -> None:
     with httpx.Client(base_url=guarded.url, headers=bearer("s3cret-tokens")) as client:
-        assert client.post("/v1/systemone", json=REQUEST | {"state": "x" * 1000}).status_code == 200
-        refused = client.post("/v1/systemone", json=REQUEST)
+        long = REQUEST | {"state": "x" * 1000}
+        while (refused := client.post("/v1/systemone", json=long)).status_code == 200:
+            pass  # two of them within two seconds are too many
         assert (refused.status_code, detail(refused)["error_type"]) == (429, "rate_limit_error")
-        assert 0 < int(refused.headers["retry-after-ms"]) < 2000
+        assert 0 < int(refused.headers["retry-after-ms"]) < 3000
         waited = float(refused.headers["retry-after-ms"]) / 1000
-        wait_for(lambda: client.post("/v1/systemone", json=REQUEST).status_code == 200, "it is told", waited + 5)
+        wait_for(
+            lambda: client.post("/v1/systemone", json=REQUEST).status_code == 200, "it is told", waited + DEADLINE_S
+        )
 
 
 def test_without_keys_a_header_is_ignored_and_the_rate_is_everyone_s(model) -> None:
@@ -135,7 +142,7 @@ def test_without_keys_a_header_is_ignored_and_the_rate_is_everyone_s(model) -> N
         statuses = [cluster.decide("x", authorization=f"Bearer {n}").status_code for n in range(3)]
         assert statuses == [200, 200, 429]
         assert cluster.client.get("/v1/models").status_code == 200
-        assert cluster.event("serving", keys=[])
+        assert cluster.wait_event("serving", keys=[])
 
 
 def test_keys_others_can_read_stop_the_server_at_the_start(model, tmp_path: Path) -> None:
@@ -144,7 +151,7 @@ def test_keys_others_can_read_stop_the_server_at_the_start(model, tmp_path: Path
     path.chmod(0o644)
     cluster = Cluster(model, f"--api-keys-file={path}")
     try:
-        assert cluster.process.wait(20) == 1
+        assert cluster.process.wait(STOP_S) == 1
     finally:
         cluster.close()
     assert "chmod o-rwx" in "".join(cluster.lines)
@@ -153,4 +160,4 @@ def test_keys_others_can_read_stop_the_server_at_the_start(model, tmp_path: Path
 
 def test_an_open_address_without_keys_is_warned_of(model) -> None:
     with running(model, "--workers=1", "--host=0.0.0.0") as cluster:
-        assert cluster.event("no_api_keys", host="0.0.0.0")  # noqa: S104
+        assert cluster.wait_event("no_api_keys", host="0.0.0.0")  # noqa: S104

@@ -76,8 +76,9 @@ class Bench:
         def found() -> psutil.Process | None:
             each: psutil.Process
             for each in psutil.Process().children():
-                if each.name() == "ostraka spare" and each.status() != psutil.STATUS_STOPPED:
-                    return each
+                with contextlib.suppress(psutil.NoSuchProcess):  # it ends just now
+                    if each.name() == "ostraka spare" and each.status() != psutil.STATUS_STOPPED:
+                        return each
             return None
 
         return wait_until(found)  # type: ignore[return-value]
