@@ -73,6 +73,10 @@ VARIANTS = [
 ]
 
 
+REAL = [("fp32", kind) for kind in ("", *KINDS["bf16"])] + [("int8", kind) for kind in ("", *KINDS["int8"])]
+"""An adapter's weights are in bfloat16."""
+
+
 def variant_of(graph: Path, kind: str) -> Path:
     """The graph of the runtime's own operators, or one with our kernels, where they can run."""
     if kind and kind not in usable_kinds():
@@ -175,7 +179,7 @@ def test_after_a_restart(bench: Bench) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize(("precision", "kind"), [("fp32", kind) for kind in ("", *KINDS["bf16"])] + VARIANTS[-3:])
+@pytest.mark.parametrize(("precision", "kind"), REAL)
 def test_of_the_real_model(real_folders: dict[str, ModelFolder], precision: str, kind: str) -> None:
     bench = Bench(variant_of(real_folders[precision].graph, kind), make_works(24, 49_000))
     snapshots = Snapshots(8, 3000)

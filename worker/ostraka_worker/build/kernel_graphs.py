@@ -24,6 +24,8 @@ WHOLE_KINDS = {"fp32": ("avx512",), "bf16": ("avx512", "amx"), "int8": ("amx",)}
 """Those whose layers are our own as a whole, where they fit; of the others the attention alone."""
 WEIGHTS = {"fp32": ("panels",), "bf16": ("halves",), "int8": ("tiles", "scale")}
 """What follows a layer's name in those of its weights."""
+LAYOUTS = {"fp32": "Fp32", "bf16": "Halves", "int8": "Int8"}
+"""Bf16Heads and Bf16FeedForward were operators of another one."""
 NO_BIAS, NO_HEAD_NORMS = "no_bias", "no_head_norms"
 """What the kernels are given in place of a weight that an architecture does not have."""
 
@@ -59,8 +61,8 @@ class Variant:
         return (self.kind, self.weights) == ("amx", "int8")
 
     def operator(self, name: str) -> str:
-        """int8's are of one kind only."""
-        return f"{self.weights.capitalize()}{name}{'Amx' if (self.kind, self.weights) == ('amx', 'bf16') else ''}"
+        """It names the layout of its weights, so that a folder of another one is refused and not misread."""
+        return f"{LAYOUTS[self.weights]}{name}{'Amx' if (self.kind, self.weights) == ('amx', 'bf16') else ''}"
 
     def kept(self, name: str) -> str:
         """What is kept of these rows, in the kernels' own type."""

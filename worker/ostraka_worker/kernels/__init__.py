@@ -1,4 +1,4 @@
-"""Our own attention and 8-bit layers, in C, as operators of ONNX Runtime: which of them can run here.
+"""Our own attention and layers, in C, as operators of ONNX Runtime: which of them can run here.
 
 build.py makes the library where there is a compiler; without it, or on another CPU, the graph of the runtime's own
 operators serves.

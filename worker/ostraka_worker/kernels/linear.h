@@ -1,6 +1,6 @@
 /* Products of rows and constant weights. What a row's result is depends on the row alone: in 8 bits sums are exact, and each
- * row has its own scale; in float a sum is one chain over the inputs, in their order. So its bits are the same whatever rows
- * stand beside it. */
+ * row has its own scale; in float a sum is one chain over the inputs, in their order (on AMX, of pairs of them). So its bits are
+ * the same whatever rows stand beside it. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,7 @@
 /* Weights in bfloat16, all else in float, on AMX tiles. A float is the sum of three values of bfloat16, of 8 bits each: what it
- * rounds to, what its rest rounds to, and the rest of that. Their products with a weight are exact in float; so a sum differs
- * from one in float by the order of its roundings alone. Of a panel, for each STEP_INPUTS, two tiles lie side by side:
+ * rounds to, what its rest rounds to, and the rest of that; but for parts below 1e-38, which are taken for zero, and from
+ * 3.39e38 on, where the first is infinite and the sum no number. Their products with a weight are exact in float; so a sum
+ * differs from one in float by the order of its roundings alone. Of a panel, for each STEP_INPUTS, two tiles lie side by side:
  * [16 pairs of inputs, 16 outputs, 2]. A row lies in tiles, of each 16 rows for each STEP_INPUTS of them PARTS. */
 #include "linear.h"
 #include "tiles.h"
@@ -119,9 +120,11 @@ typedef struct {
 
 static size_t panel_bytes(const Group *group) { return (size_t)group->steps * 2 * TILE_BYTES; }
 
-/* Past its last block, that of the next group. */
+static int blocks_of(const Group *group) { return (group->steps + STEPS - 1) / STEPS * group->panels; }
+
+/* Past its last block, where the next group's will be, if there is one that is as large: to be asked for, not to be read. */
 static const char *block_at(const Group *group, int index) {
-    const int blocks = (group->steps + STEPS - 1) / STEPS * group->panels, within = index % blocks;
+    const int blocks = blocks_of(group), within = index % blocks;
     const char *weights = group->weights + index / blocks * group->panels * panel_bytes(group);
     return weights + within % group->panels * panel_bytes(group) + (size_t)(within / group->panels) * STEPS * 2 * TILE_BYTES;
 }
@@ -130,7 +133,7 @@ static void multiply_pair(const Product *product, const Group *group, int first,
     _Alignas(64) float sums[GROUP * PAIR_ROWS * PANEL];
     const Laid *laid = product->rows;
     const int64_t row = (int64_t)pair * PAIR_ROWS, left = laid->rows - row;
-    const int blocks = (group->steps + STEPS - 1) / STEPS * group->panels;
+    const int blocks = blocks_of(group);
     Block block = {.pair = pair, .pairs = pairs};
     for (int index = 0; index < blocks; index++) {
         const int panel = index % group->panels, step = index / group->panels * STEPS;

@@ -237,16 +237,17 @@ static int memory(const OrtOp *op, size_t index) { return ORT_DEFAULT_MEMORY; }
             .compute = compute},                                                                                     \
      .name = its_name, .inputs = its_inputs, .outputs = its_outputs, .run = its_run, __VA_ARGS__}
 
+/* A name stands for the layout of its weights too: with another one comes another name, or an older folder would be misread. */
 static const Operator operators[] = {
     OPERATOR("LineAttention", "fffffi", "f", read_lines, .variant = &FP32),
     OPERATOR("LineAttentionBf16", "fhhhhi", "f", read_lines, .variant = &BF16),
     OPERATOR("ToBf16", "f", "h", round_rows),
     OPERATOR("Fp32Heads", "flfffff", "fff", run_heads, .linears = &FP32_LINEARS),
     OPERATOR("Fp32FeedForward", "fffffff", "ff", run_feed_forward, .linears = &FP32_LINEARS),
-    OPERATOR("Bf16Heads", "flhffff", "fff", run_heads, .linears = &BF16_LINEARS),
-    OPERATOR("Bf16FeedForward", "ffhfhhf", "ff", run_feed_forward, .linears = &BF16_LINEARS),
-    OPERATOR("Bf16HeadsAmx", "flhffff", "fff", run_heads, .linears = &BF16_AMX_LINEARS),
-    OPERATOR("Bf16FeedForwardAmx", "ffhfhhf", "ff", run_feed_forward, .linears = &BF16_AMX_LINEARS),
+    OPERATOR("HalvesHeads", "flhffff", "fff", run_heads, .linears = &BF16_LINEARS),
+    OPERATOR("HalvesFeedForward", "ffhfhhf", "ff", run_feed_forward, .linears = &BF16_LINEARS),
+    OPERATOR("HalvesHeadsAmx", "flhffff", "fff", run_heads, .linears = &BF16_AMX_LINEARS),
+    OPERATOR("HalvesFeedForwardAmx", "ffhfhhf", "ff", run_feed_forward, .linears = &BF16_AMX_LINEARS),
     OPERATOR("Int8Heads", "flbfffff", "fhh", run_heads, .linears = &INT8_LINEARS),
     OPERATOR("Int8FeedForward", "ffbffbfbff", "ff", run_feed_forward, .linears = &INT8_LINEARS),
 };

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
+from ostraka_shared.errors import ModelDamaged
 from ostraka_shared.model_folder import GRAPH_FILE, WEIGHTS_FILE
 from ostraka_worker.build import builder, catalog, rounding
 from ostraka_worker.build.bfloat16 import as_bf16, rounded, widened
@@ -121,9 +122,24 @@ def test_the_same_weights_answer_with_the_same_bits_in_either_form(tmp_path: Pat
         alone = np.concatenate([engine.run([Line(ids)]) for ids in prompts])
         assert engine.run([Line(ids) for ids in prompts]).tobytes() == alone.tobytes()
         answers.append(alone)
-    assert kinds[0] ^ kinds[1] == {"Fp32Heads", "Fp32FeedForward", "Bf16Heads", "Bf16FeedForward"}
+    assert kinds[0] ^ kinds[1] == {"Fp32Heads", "Fp32FeedForward", "HalvesHeads", "HalvesFeedForward"}
     assert answers[0].tobytes() == answers[1].tobytes()
     assert sizes[0] == 2 * sizes[1] > 0
+
+
+def test_a_folder_whose_weights_lie_in_another_order_is_refused_and_not_misread(tmp_path: Path) -> None:
+    """What its operators were called was theirs alone."""
+    if "avx512" not in usable_kinds():
+        pytest.skip("no such instructions here, or no kernels")
+    checkpoint = read_checkpoint(write_folder(tmp_path, WIDE, random_tensors(WIDE), "BF16"), Silent())
+    write_graph(checkpoint, IDS, "fp32", tmp_path, Silent())
+    graph = graph_for(tmp_path / GRAPH_FILE, "avx512")
+    model = onnx.load(graph, load_external_data=False)
+    for node in model.graph.node:
+        node.op_type = node.op_type.replace("Halves", "Bf16")
+    graph.write_bytes(model.SerializeToString())
+    with pytest.raises(ModelDamaged, match="build the model again"):
+        OnnxEngine(graph)
 
 
 def external(tensor: onnx.TensorProto) -> range:
