@@ -10,7 +10,8 @@ import asyncio
 from typing import ClassVar
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ostraka_gateway.unread_answers import UnreadAnswers
 from ostraka_gateway.whole_answer import WholeAnswer
@@ -27,6 +28,8 @@ class PlainProtocol(HttpToolsProtocol):
     _is_answered_early: bool = False
     """With an answer that is the last, before all of its request has come."""
     _arrived: float = 0.0
+    _answering: RequestResponseCycle | None = None
+    """The request whose task was begun last; where its client sends ahead, `cycle` is a later one."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -35,9 +38,21 @@ class PlainProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._unread.stop()
         super().connection_lost(exc)
+        self._tell_of_loss()
         # A request's cycle knows how to close the connection: the two would hold each other until a garbage collection.
-        self.cycle = None  # type: ignore[assignment]
+        self.cycle = self._answering = None  # type: ignore[assignment]
         self.pipeline.clear()
+
+    def _tell_of_loss(self) -> None:
+        """Uvicorn tells the newest request alone: an earlier one would be worked on for nobody, and then be written to
+        a connection that is gone."""
+        if self._answering and not self._answering.response_complete:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Whether to keep the connection, for the answer that is awaited on it."""
@@ -96,7 +111,7 @@ class PlainProtocol(HttpToolsProtocol):
     def _close_answered(self) -> None:
         """Closed while more comes, the system would send a reset, which takes the answer from a client that sends all
         before it reads. What still comes has as long as it had anyway."""
-        if self.cycle.response_complete and self.cycle.more_body:
+        if self.cycle and self.cycle.response_complete and self.cycle.more_body:
             self._is_answered_early = True
             self.transport.write_eof()
         else:

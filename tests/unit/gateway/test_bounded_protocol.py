@@ -221,6 +221,28 @@ async def test_who_hangs_up_later_has_given_up(protocol, monkeypatch):
     assert not protocol.eof_received()
 
 
+@pytest.mark.parametrize("behind", [0, 1, 3])
+async def test_who_sent_ahead_and_is_gone_is_worked_for_no_longer(behind, caplog):
+    begun, told = [], []
+
+    async def app(scope, receive, send):
+        begun.append(scope["path"])
+        assert (await receive())["type"] == "http.request"
+        told.append((await receive())["type"])
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"hi"})
+
+    config = Config(app, lifespan="off", log_config=None)
+    made = protocol_for(10, 100)(config, ServerState(), {}, asyncio.get_running_loop())
+    made.connection_made(Transport())
+    made.data_received(FIRST + b"GET /behind HTTP/1.1\r\nhost: a\r\n\r\n" * behind)
+    await let_run()
+    made.connection_lost(ConnectionResetError())
+    await until(lambda: not made.tasks)
+    assert (begun, told, made.transport.written) == (["/a"], ["http.disconnect"], b"")
+    assert not caplog.records
+
+
 async def test_a_connection_that_is_to_leave_has_one_more_answer(protocol, asked):
     request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
     protocol.data_received(request)
