@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ostraka.answerer_options import find_answerer, register_answerer
 from ostraka.answerers import Answerer
-from ostraka.decide_lines import decide_lines
+from ostraka.decide_lines import MARK, decide_lines
 from ostraka_shared.errors import ConfigError
 
 LINES_SUFFIXES = (".jsonl", ".ndjson")
@@ -51,9 +51,10 @@ def _decide_one(body: bytes, output: Path | None, answerer: Answerer) -> int:
 
 def _read(source: str) -> bytes:
     try:
-        return sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        read = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     except OSError as bad:
         raise ConfigError(f"{source}: {bad.strerror}") from bad
+    return read.removeprefix(MARK)
 
 
 def _write(answer: bytes, output: Path | None) -> None:

@@ -15,6 +15,8 @@ from ostraka.decide_output import Kept, Output
 from ostraka_shared.errors import ConfigError
 from ostraka_worker.build.workspace import full_disk_named
 
+MARK = b"\xef\xbb\xbf"
+"""What Windows' editors put before a text; no JSON begins with it."""
 NOTHING = Kept(0, (), Counter())
 
 
@@ -76,7 +78,7 @@ def _to_ask(bodies: Iterator[bytes], kept: Kept) -> Iterator[bytes]:
 
 def _bodies(lines: BinaryIO) -> Iterator[bytes]:
     """Blank lines ask nothing and get no answer."""
-    return (line for line in (line.strip() for line in lines) if line)
+    return (line for line in (line.removeprefix(MARK).strip() for line in lines) if line)
 
 
 def _open(source: str) -> BinaryIO:

@@ -1,10 +1,11 @@
 """`ostraka eval`: how right a model is on labelled examples, how honest its probabilities, and against another."""
 
 import argparse
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -106,7 +107,8 @@ def _write_files(
     values: argparse.Namespace, reports: dict[str, Report], comparison: Report | None, bad: BadLines
 ) -> None:
     if values.plot:
-        draw_reliability(reports, Path(values.plot))
+        with _whole_or_not_there(Path(values.plot)):
+            draw_reliability(reports, Path(values.plot))
     if not values.json:
         return
     whole = {
@@ -120,8 +122,20 @@ def _write_files(
     if values.json == "-":
         sys.stdout.buffer.write(text.encode() + b"\n")  # JSON is UTF-8, whatever the terminal's is
     else:
-        with full_disk_named(Path(values.json).parent):
+        with _whole_or_not_there(Path(values.json)):
             Path(values.json).write_text(text + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _whole_or_not_there(target: Path) -> Iterator[None]:
+    """A part of it would be taken for results, and stand in the way of the next try."""
+    try:
+        with full_disk_named(target.parent):
+            yield
+    except BaseException:
+        if target.is_file():
+            target.unlink()
+        raise
 
 
 def _check_targets(targets: Sequence[Path]) -> None:

@@ -70,7 +70,8 @@ def private_run_dir(asked: str | None) -> Iterator[Path]:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as bad:
             raise ConfigError(f"--run-dir {folder}: {bad.strerror}") from bad
-        check_endpoint(ipc_endpoint(folder))
+        with flag_named("--run-dir"):
+            check_endpoint(ipc_endpoint(folder))
         with _locked(folder):
             yield folder
         return

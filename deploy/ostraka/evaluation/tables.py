@@ -7,6 +7,7 @@ from ostraka.evaluation.report import Report, Row
 from ostraka.evaluation.samples import MEASURES
 
 PLOT_COLUMNS = 41
+GROUP_CHARS = 40
 TITLES: dict[Form, str] = {"noul": "yes/no", "choice": "choice", "score": "score"}
 _MOVES = ("same_decision", "mean_move", "largest_move")
 _LABELS = {"auc": "AUC", "ece": "ECE", "brier": "Brier", "mae": "MAE", "within_one": "within 1"}
@@ -28,7 +29,7 @@ def describe_comparison(comparison: Report) -> str:
     for form, told in _forms(comparison):
         head = ["group", "examples", "same decision", "mean move", "largest", *_measure_labels(form)]
         rows = [
-            [row["group"], row["examples"], *(_number(row.get(key)) for key in _MOVES),
+            [_group(row["group"]), row["examples"], *(_number(row.get(key)) for key in _MOVES),
              *(_measure(row[key], signed=True) for key in MEASURES[form])]
             for row in told["groups"]
         ]  # fmt: skip
@@ -44,7 +45,7 @@ def _groups(form: Form, groups: Sequence[Row]) -> str:
     extra = [("yes_share", "yes")] if form == "noul" else [("chance", "chance")]
     head = ["group", "examples", *(label for _, label in extra), *_measure_labels(form)]
     rows = [
-        [row["group"], row["examples"], *(_number(row.get(key)) for key, _ in extra),
+        [_group(row["group"]), row["examples"], *(_number(row.get(key)) for key, _ in extra),
          *(_measure(row[key]) for key in MEASURES[form])]
         for row in groups
     ]  # fmt: skip
@@ -83,6 +84,12 @@ def _coverage(form: Form, rows: Sequence[Row]) -> str:
     head = ["decided from", "share", "accuracy"]
     told = [[_number(row[key]) for key in ("confidence", "share", "accuracy")] for row in rows]
     return f"{TITLES[form]}, only decided where sure enough\n" + _table(head, told)
+
+
+def _group(name: object) -> str:
+    """As a terminal can take it: it is whatever the data hold. JSON has it whole."""
+    plain = "".join(each if each.isprintable() else "\ufffd" for each in str(name))
+    return plain if len(plain) <= GROUP_CHARS else f"{plain[: GROUP_CHARS - 3]}..."
 
 
 def _measure_labels(form: Form) -> list[str]:

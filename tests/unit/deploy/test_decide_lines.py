@@ -175,3 +175,10 @@ def test_one_run_at_a_time_writes_a_file_also_after_it_was_mended(files):
         files[1].read_bytes() == before.replace(AWAY, answered(b"b")) + answered(b"e") + b"\n" + answered(b"f") + b"\n"
     )
     assert decide(files, Script()) == 0  # and then it is anybody's again
+
+
+def test_what_editors_put_before_a_text_is_no_part_of_a_request(files):
+    files[0].write_bytes(b"\xef\xbb\xbfa\r\n\xef\xbb\xbf\r\n\xef\xbb\xbfb\r\n")
+    script = Script()
+    assert decide(files, script) == 0
+    assert script.asked == [b"a", b"b"]

@@ -1,14 +1,16 @@
+import errno
 import json
 import sys
 
 import pytest
 
+from ostraka.eval_command import _whole_or_not_there
 from ostraka.evaluation.examples import Prediction, parse_example
 from ostraka.evaluation.plot import require_plotting
 from ostraka.evaluation.report import build_comparison, build_report
 from ostraka.evaluation.samples import decide, gather
 from ostraka.evaluation.tables import describe_comparison, describe_report
-from ostraka_shared.errors import ConfigError
+from ostraka_shared.errors import ConfigError, OutOfSpace
 
 
 def noul(p_yes, label, state="s", source="a"):
@@ -160,3 +162,22 @@ def test_without_matplotlib_the_plot_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ConfigError, match=r"-e .\.\[eval\]"):
         require_plotting()
+
+
+def test_a_group_is_told_as_a_terminal_can_take_it_whatever_the_data_hold():
+    told = [noul(0.9, True, "1", source="\x1b[31mred\r\n\0"), noul(0.1, False, "2", source="s" * 5000)]
+    for text in (
+        describe_report(build_report(told)),
+        describe_comparison(build_comparison([(one, one) for one in told])),
+    ):
+        assert text.replace("\n", "").isprintable()
+        assert "\n\ufffd[31mred" in text
+        assert max(map(len, text.splitlines())) < 200
+
+
+def test_results_that_found_no_room_are_not_there_in_part(tmp_path):
+    target = tmp_path / "report.json"
+    target.write_text("{")
+    with pytest.raises(OutOfSpace, match=str(tmp_path)), _whole_or_not_there(target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert not target.exists()
