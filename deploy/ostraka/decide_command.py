@@ -2,11 +2,12 @@
 
 import argparse
 import sys
+from codecs import BOM_UTF8
 from pathlib import Path
 
 from ostraka.answerer_options import find_answerer, register_answerer
 from ostraka.answerers import Answerer
-from ostraka.decide_lines import MARK, decide_lines
+from ostraka.decide_lines import decide_lines
 from ostraka_shared.errors import ConfigError
 
 LINES_SUFFIXES = (".jsonl", ".ndjson")
@@ -54,7 +55,7 @@ def _read(source: str) -> bytes:
         read = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     except OSError as bad:
         raise ConfigError(f"{source}: {bad.strerror}") from bad
-    return read.removeprefix(MARK)
+    return read.removeprefix(BOM_UTF8)
 
 
 def _write(answer: bytes, output: Path | None) -> None:

@@ -1,6 +1,7 @@
 """One request a line in, one answer or error a line out, in order. What was written stays; a broken run can go on."""
 
 import sys
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -15,8 +16,6 @@ from ostraka.decide_output import Kept, Output
 from ostraka_shared.errors import ConfigError
 from ostraka_worker.build.workspace import full_disk_named
 
-MARK = b"\xef\xbb\xbf"
-"""What Windows' editors put before a text; no JSON begins with it."""
 NOTHING = Kept(0, (), Counter())
 
 
@@ -78,7 +77,7 @@ def _to_ask(bodies: Iterator[bytes], kept: Kept) -> Iterator[bytes]:
 
 def _bodies(lines: BinaryIO) -> Iterator[bytes]:
     """Blank lines ask nothing and get no answer."""
-    return (line for line in (line.removeprefix(MARK).strip() for line in lines) if line)
+    return (line for line in (line.removeprefix(BOM_UTF8).strip() for line in lines) if line)
 
 
 def _open(source: str) -> BinaryIO:

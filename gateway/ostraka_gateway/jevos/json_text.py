@@ -2,6 +2,7 @@
 
 import json
 import re
+from codecs import BOM_UTF8
 from json import JSONDecodeError
 from typing import Any
 
@@ -14,7 +15,6 @@ NESTING_MAX = 900
 UNREADABLE = "There was an error parsing the body"
 """FastAPI's words for whatever is wrong with a body but its JSON syntax."""
 
-_BOM = b"\xef\xbb\xbf"
 _DECODER = json.JSONDecoder()
 _STRING = r'"(?:[^"\\]++|\\.)*+"?'
 _STRING_BYTES = re.compile(_STRING.encode(), re.DOTALL)
@@ -36,7 +36,7 @@ def is_json(content_type: str | None) -> bool:
 def read_json(body: bytes) -> Any:
     """UTF-8 with or without its mark; lone surrogates pass. Raises Refusal (a syntax error) or Unreadable."""
     try:
-        text = body.removeprefix(_BOM).decode("utf-8", "surrogatepass")
+        text = body.removeprefix(BOM_UTF8).decode("utf-8", "surrogatepass")
         if not _is_too_deep(body):
             return _DECODER.decode(text)
         _read_up_to(_first_too_deep(text), text)

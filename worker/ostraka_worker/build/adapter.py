@@ -78,10 +78,10 @@ class AdaptedTensors(PiecewiseTensors):
     def __init__(
         self, checkpoint: Checkpoint, config: Config, adapter: Adapter, answer_token_ids: tuple[int, int]
     ) -> None:
+        super().__init__(expected_shapes(config))
         self._base = checkpoint.tensors
         self._adapter = adapter
         self._answer_token_ids = answer_token_ids
-        self._names = tuple(expected_shapes(config))
         self._linears = frozenset(adapted_linears(config))
         self._gains = frozenset(adapted_norms(config))
 
@@ -110,12 +110,3 @@ class AdaptedTensors(PiecewiseTensors):
                     rows[token_id - first] = answer
             yield rows
             first += len(rows)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)

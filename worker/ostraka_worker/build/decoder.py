@@ -4,7 +4,7 @@ It knows neither files nor ONNX. What the three architectures differ in is said 
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -81,10 +81,22 @@ class Config:
 
 
 class PiecewiseTensors(Mapping[str, Tensor]):
-    """Tensors that can be read a run of rows at a time."""
+    """Tensors of these names, which can be read a run of rows at a time."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = dict.fromkeys(names)
 
     @abstractmethod
     def pieces(self, name: str) -> Iterator[Tensor]: ...
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # the inherited one reads the tensor to see
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ class RoundedTensors(PiecewiseTensors):
     """The weights of linear layers rounded, all else as it is."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
+        super().__init__(checkpoint.tensors)
         self._base = checkpoint.tensors
 
     def __getitem__(self, name: str) -> Tensor:
@@ -31,12 +32,3 @@ class RoundedTensors(PiecewiseTensors):
     def pieces(self, name: str) -> Iterator[Tensor]:
         for piece in in_pieces(self._base, name):
             yield rounded(piece) if is_linear(name, piece.shape) else piece
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._base
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._base)
-
-    def __len__(self) -> int:
-        return len(self._base)

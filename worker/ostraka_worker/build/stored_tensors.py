@@ -56,6 +56,7 @@ class StoredTensors(PiecewiseTensors):
     """`turned` puts a tensor's rows into the order that Checkpoint promises."""
 
     def __init__(self, stored: Mapping[str, StoredTensor], turned: Callable[[str, Tensor], Tensor]) -> None:
+        super().__init__(stored)
         self._stored = stored
         self._turned = turned
         matrices = [each for name, each in stored.items() if is_linear(name, each.shape)]
@@ -75,15 +76,6 @@ class StoredTensors(PiecewiseTensors):
         for piece in stored.pieces():
             _refuse_no_numbers(piece, name, stored.path)
             yield piece
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._stored  # the inherited one reads the tensor to see
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._stored)
-
-    def __len__(self) -> int:
-        return len(self._stored)
 
 
 def _refuse_no_numbers(tensor: Tensor, name: str, path: Path) -> None:

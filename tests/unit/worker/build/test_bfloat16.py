@@ -102,12 +102,12 @@ def test_a_build_rounds_quantised_weights_for_fp32_alone(tmp_path: Path, precisi
 
 
 OWN = ("panels", "halves")
+needs_kernels = pytest.mark.skipif("avx512" not in usable_kinds(), reason="no such instructions here, or no kernels")
 
 
+@needs_kernels
 def test_the_same_weights_answer_with_the_same_bits_in_either_form(tmp_path: Path) -> None:
     """And lie in half the bytes."""
-    if "avx512" not in usable_kinds():
-        pytest.skip("no such instructions here, or no kernels")
     prompts = [np.arange(1, 1 + count, dtype=np.uint32) for count in (1, 9, 14, 15, 40)]
     answers, kinds, sizes = [], [], []
     for dtype in ("F32", "BF16"):
@@ -127,10 +127,9 @@ def test_the_same_weights_answer_with_the_same_bits_in_either_form(tmp_path: Pat
     assert sizes[0] == 2 * sizes[1] > 0
 
 
+@needs_kernels
 def test_a_folder_whose_weights_lie_in_another_order_is_refused_and_not_misread(tmp_path: Path) -> None:
     """What its operators were called was theirs alone."""
-    if "avx512" not in usable_kinds():
-        pytest.skip("no such instructions here, or no kernels")
     checkpoint = read_checkpoint(write_folder(tmp_path, WIDE, random_tensors(WIDE), "BF16"), Silent())
     write_graph(checkpoint, IDS, "fp32", tmp_path, Silent())
     graph = graph_for(tmp_path / GRAPH_FILE, "avx512")
