@@ -80,7 +80,8 @@ class Zygote(ControlledChild):
 
     def fork(self, arguments: Sequence[str], sockets: Sequence[int] = ()) -> "ForkedProcess | None":
         """A child to be, asked for with `arguments`; None where there is nobody to ask. A zygote that has just died is
-        started for it at once: the child is there as soon as if it loaded for itself, and shares its memory."""
+        started for it at once: the child is there as soon as if it loaded for itself, and shares its memory. One that
+        is dying has closed its socket and is not reaped yet: its fork then learns of its end as any other does."""
         if (due := self.restart_at) is not None and self.policy.quick_deaths <= FEW_DEATHS:
             try:
                 self.start()
@@ -94,7 +95,8 @@ class Zygote(ControlledChild):
         with theirs:
             try:
                 socket.send_fds(ours, [json.dumps(list(arguments)).encode()], sockets)
-                socket.send_fds(self.control, [b"fork"], [theirs.fileno()])
+                with contextlib.suppress(ConnectionError):
+                    socket.send_fds(self.control, [b"fork"], [theirs.fileno()])
             except OSError:
                 ours.close()
                 return None

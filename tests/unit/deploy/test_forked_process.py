@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,24 @@ from ostraka.children import ForkFailed
 from ostraka.forking import SILENT_S, ForkedProcess, Zygote, awaited_channels
 from ostraka.restarts import RestartPolicy
 from tests.clocks import FakeClock
+
+
+def test_a_fork_of_a_zygote_that_is_dying_is_asked_for_again_once_its_end_is_seen():
+    """Killed, it has closed its socket some milliseconds before it can be reaped."""
+    zygote = Zygote("zygote", lambda _: [], RestartPolicy(lambda: 1.0))
+    zygote.process = SimpleNamespace(pid=0, poll=lambda: None)
+    zygote.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    zygote.control.settimeout(0.0)
+    theirs.send(b"loaded")
+    theirs.close()
+    zygote.heard_at = time.monotonic()
+    fork = zygote.fork(["serve"])
+    assert fork.poll() is None
+    zygote.process = None
+    with pytest.raises(ForkFailed) as failed:
+        fork.poll()
+    assert failed.value.may_be_repeated
+    zygote.hang_up()
 
 
 def test_a_zygote_that_hangs_once_it_has_closed_the_channel_is_killed_and_meanwhile_wakes_nobody(monkeypatch):
