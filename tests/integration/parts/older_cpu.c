@@ -1,5 +1,5 @@
-/* Preloaded, it has a process see a CPU without AMX; compiled with -DNO_AVX512, without AVX-512 too: CPUID traps here, and
-   is answered with less. Exit code 77 where the CPU cannot trap it. */
+/* Preloaded, it has a process see a CPU without AMX; compiled with -DNO_VNNI, without that too, with -DNO_AVX512, without any
+   of AVX-512: CPUID traps here, and is answered with less. Exit code 77 where the CPU cannot trap it. */
 #define _GNU_SOURCE
 #include <cpuid.h>
 #include <signal.h>
@@ -23,6 +23,9 @@ static void answer(int number, siginfo_t *info, void *context) {
     syscall(SYS_arch_prctl, ARCH_SET_CPUID, 0);
     if (leaf == 7 && part == 0) {
         d &= ~(1u << 22 | 1u << 24 | 1u << 25);
+#ifdef NO_VNNI
+        c &= ~(1u << 11);
+#endif
 #ifdef NO_AVX512
         b &= ~(1u << 16 | 1u << 17 | 1u << 21 | 1u << 28 | 1u << 30 | 1u << 31);
         c &= ~(1u << 1 | 1u << 6 | 1u << 11 | 1u << 12 | 1u << 14);

@@ -36,7 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
 
 
 @needs_compiler
-@pytest.mark.parametrize(("flags", "lacks"), [([], {"amx"}), (["-DNO_AVX512"], {"amx", "avx512"})])
+@pytest.mark.parametrize(
+    ("flags", "lacks"), [([], {"amx"}), (["-DNO_VNNI"], {"amx", "vnni"}), (["-DNO_AVX512"], {"amx", "vnni", "avx512"})]
+)
 def test_an_older_cpu_is_served_by_what_it_can_run(
     folder: ModelFolder, tmp_path: Path, flags: list[str], lacks: set[str]
 ) -> None:

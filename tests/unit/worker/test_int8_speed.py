@@ -90,7 +90,8 @@ def folder(tmp_path_factory) -> ModelFolder:
     [
         ("int8", (), True),
         ("int8", ("avx512",), True),  # which attends, and leaves the products to the runtime
-        ("int8", ("amx", "avx512"), False),
+        ("int8", ("vnni", "avx512"), False),
+        ("int8", ("amx", "vnni", "avx512"), False),
         ("fp32", (), False),
     ],
 )

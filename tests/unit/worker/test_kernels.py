@@ -42,7 +42,7 @@ def make_session(kind: str) -> ort.InferenceSession:
     return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-@pytest.fixture(scope="module", params=usable_kinds() or ("avx512",))
+@pytest.fixture(scope="module", params=[each for each in usable_kinds() if each in OPERATORS] or ["avx512"])
 def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -9,7 +9,7 @@ from onnx import NodeProto, helper
 from ostraka_worker.build.bfloat16 import as_bf16, rounded, widened
 from ostraka_worker.build.kernel_graphs import DOMAIN, WHOLE_KINDS, Variant
 from ostraka_worker.build.linears import quantise
-from ostraka_worker.build.panels import in_half_tiles, in_panels, in_tiles, in_turn
+from ostraka_worker.build.panels import in_half_tiles, in_panels, in_tiles, in_turn, offsets
 from ostraka_worker.kernels import LIBRARY, usable_kinds
 
 # Widths that are no multiple of a tile's 64 among them.
@@ -84,14 +84,19 @@ def product(rows: np.ndarray, name: str, precision: str) -> np.ndarray:
     return (whole @ weight.T.astype(np.int64)) * (largest / 127).astype(np.float64) * scale
 
 
-def weights(precision: str, name: str, *parts: str) -> Arrays:
+def weights(variant: Variant, name: str, *parts: str) -> Arrays:
     """As the operators read them; of two parts, in turn."""
-    if precision != "int8":
-        floats = HALVES if precision == "bf16" else FLOATS
-        return {name: laid(precision, in_turn(*(floats[part] for part in parts)) if parts else floats[name])}
+    if variant.weights != "int8":
+        floats = HALVES if variant.weights == "bf16" else FLOATS
+        return {name: laid(variant.weights, in_turn(*(floats[part] for part in parts)) if parts else floats[name])}
     eight_bits = [EIGHT_BITS[part] for part in parts]
     both = [in_turn(*each) for each in zip(*eight_bits, strict=True)] if parts else EIGHT_BITS[name]
-    return {name: in_tiles(both[0]), f"{name}_scale": both[1]}
+    return laid_eight_bits(variant, name, *both)
+
+
+def laid_eight_bits(variant: Variant, name: str, weight: np.ndarray, scale: np.ndarray) -> Arrays:
+    values = {"tiles": in_tiles(weight), "scale": scale, "offset": offsets(weight)}
+    return {each: values[each.removeprefix(f"{name}_")] for each in variant.weights_of(name)}
 
 
 def laid(precision: str, floats: np.ndarray) -> np.ndarray:
@@ -102,12 +107,12 @@ def normalised(rows: np.ndarray, gain: np.ndarray) -> np.ndarray:
     return (rows / np.sqrt((rows.astype(np.float64) ** 2).mean(-1, keepdims=True) + EPSILON) * gain).astype(np.float32)
 
 
-def heads_inputs(precision: str, rows: int, *, norms: bool) -> Arrays:
+def heads_inputs(variant: Variant, rows: int, *, norms: bool) -> Arrays:
     angles = np.outer(np.arange(CONTEXT), 100.0 ** -np.linspace(0, 1, DIMS // 2))
     return {
         "normed": random_rows(rows, rows, HIDDEN),
         "positions": np.random.default_rng(rows).integers(0, CONTEXT, (rows, 1)),
-        **weights(precision, "qkv"),
+        **weights(variant, "qkv"),
         "bias": random_rows(3, QUERY + 2 * KEY),
         "gains": random_rows(4, HEADS + KV_HEADS if norms else 0, DIMS),
         "cosines": np.cos(angles).astype(np.float32),
@@ -127,14 +132,14 @@ def expected_heads(precision: str, given: Arrays) -> list[np.ndarray]:
     return [turned[:, :QUERY], turned[:, QUERY:], mixed[:, QUERY + KEY :]]
 
 
-def feed_inputs(precision: str, rows: int) -> Arrays:
+def feed_inputs(variant: Variant, rows: int) -> Arrays:
     return {
         "attended": random_rows(rows, rows, QUERY),
         "before": random_rows(rows + 1, rows, HIDDEN),
-        **weights(precision, "out"),
+        **weights(variant, "out"),
         "gain": random_rows(5, HIDDEN),
-        **weights(precision, "wide", "gate", "up"),
-        **weights(precision, "down"),
+        **weights(variant, "wide", "gate", "up"),
+        **weights(variant, "down"),
         "next_gain": random_rows(6, HIDDEN),
     }
 
@@ -150,7 +155,7 @@ def expected_feed(precision: str, given: Arrays) -> list[np.ndarray]:
 
 @pytest.fixture(scope="module")
 def heads(variant: Variant) -> ort.InferenceSession:
-    inputs = heads_inputs(variant.weights, 1, norms=False)
+    inputs = heads_inputs(variant, 1, norms=False)
     numbers = {"heads": HEADS, "kv_heads": KV_HEADS, "epsilon": EPSILON}
     kind, kept = variant.operator("Heads"), np.uint16 if variant.keeps_halves else np.float32
     node = helper.make_node(kind, list(inputs), ["query", "key", "value"], domain=DOMAIN, **numbers)
@@ -163,7 +168,7 @@ def feed(variant: Variant) -> ort.InferenceSession:
 
 
 def feed_session(variant: Variant, threads: int = 1) -> ort.InferenceSession:
-    inputs = feed_inputs(variant.weights, 1)
+    inputs = feed_inputs(variant, 1)
     node = helper.make_node(
         variant.operator("FeedForward"), list(inputs), ["normed", "residual"], domain=DOMAIN, epsilon=EPSILON
     )
@@ -177,9 +182,9 @@ def as_floats(kept: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("norms", [False, True])
 @pytest.mark.parametrize("rows", [1, 16, 17, 40, 300])
 def test_heads_are_mixed_normalised_and_turned(
-    precision: str, heads: ort.InferenceSession, rows: int, norms: bool
+    variant: Variant, precision: str, heads: ort.InferenceSession, rows: int, norms: bool
 ) -> None:
-    given = heads_inputs(precision, rows, norms=norms)
+    given = heads_inputs(variant, rows, norms=norms)
     query, key, value = heads.run(None, given)
     expected = expected_heads(precision, given)
     rounding = 2**-8 if precision == "int8" else 1e-5
@@ -188,14 +193,16 @@ def test_heads_are_mixed_normalised_and_turned(
         np.testing.assert_allclose(as_floats(ours), wanted, atol=rounding / 4, rtol=rounding)
 
 
-def test_a_float_times_one_keeps_each_of_its_bits(precision: str, heads: ort.InferenceSession) -> None:
+def test_a_float_times_one_keeps_each_of_its_bits(
+    variant: Variant, precision: str, heads: ort.InferenceSession
+) -> None:
     """In 8 bits, half of a step of its row may be lost."""
-    given = heads_inputs(precision, 40, norms=False)
+    given = heads_inputs(variant, 40, norms=False)
     given["positions"][:], given["bias"][:] = 0, 0
     ones = np.eye(QUERY + 2 * KEY, HIDDEN, dtype=np.float32)
     if precision == "int8":
         weight, scale = quantise(ones)
-        ours = heads.run(["query"], given | {"qkv": in_tiles(weight), "qkv_scale": scale})[0]
+        ours = heads.run(["query"], given | laid_eight_bits(variant, "qkv", weight, scale))[0]
         step = np.abs(given["normed"]).max(axis=1, keepdims=True) / 127
         assert (np.abs(ours - given["normed"]) < 0.501 * step).all()
     else:
@@ -203,21 +210,36 @@ def test_a_float_times_one_keeps_each_of_its_bits(precision: str, heads: ort.Inf
         assert ours.tobytes() == given["normed"].tobytes()
 
 
+@pytest.mark.parametrize("variant", [each for each in VARIANTS if each.weights == "int8"], ids=str, indirect=True)
+@pytest.mark.parametrize("rows", [1, 14, 15, 40, 300])
+def test_sums_of_eight_bits_are_exact(variant: Variant, heads: ort.InferenceSession, rows: int) -> None:
+    """Of whole numbers with a scale of 1, the largest of either sign among them."""
+    given, random = heads_inputs(variant, rows, norms=False), np.random.default_rng(rows)
+    given["positions"][:], given["bias"][:] = 0, 0
+    weight = random.integers(-127, 128, EIGHT_BITS["qkv"][0].shape).astype(np.int8)
+    weight[:2] = [[127], [-127]]
+    given["normed"] = random.integers(-127, 128, given["normed"].shape).astype(np.float32)
+    given["normed"][0], given["normed"][:, 0] = -127, 127
+    ours = heads.run(["query"], given | laid_eight_bits(variant, "qkv", weight, np.ones(len(weight), np.float32)))[0]
+    expected = given["normed"] @ weight[:QUERY].T.astype(np.float64)
+    assert (ours == expected).all()
+
+
 @pytest.mark.parametrize("rows", [1, 16, 17, 40, 300])
-def test_the_feed_forward_half_agrees(precision: str, feed: ort.InferenceSession, rows: int) -> None:
+def test_the_feed_forward_half_agrees(variant: Variant, precision: str, feed: ort.InferenceSession, rows: int) -> None:
     """A rounding to 8 bits that falls to the other side, after sums in another order, moves a value by a hundredth."""
-    given = feed_inputs(precision, rows)
+    given = feed_inputs(variant, rows)
     for ours, wanted in zip(feed.run(None, given), expected_feed(precision, given), strict=True):
         assert np.abs(ours - wanted).max() < (0.05 if precision == "int8" else 1e-5) * np.abs(wanted).max()
         assert np.median(np.abs(ours - wanted)) < 1e-5
 
 
 def test_a_row_has_the_same_bits_in_any_company(
-    precision: str, heads: ort.InferenceSession, feed: ort.InferenceSession
+    variant: Variant, heads: ort.InferenceSession, feed: ort.InferenceSession
 ) -> None:
     for session, given, by_row in (
-        (heads, heads_inputs(precision, 300, norms=True), ("normed", "positions")),
-        (feed, feed_inputs(precision, 300), ("attended", "before")),
+        (heads, heads_inputs(variant, 300, norms=True), ("normed", "positions")),
+        (feed, feed_inputs(variant, 300), ("attended", "before")),
     ):
         together = session.run(None, given)
         for first, count in ((0, 1), (5, 15), (100, 16), (37, 20), (7, 33), (250, 50), (20, 257), (9, 14), (60, 29)):
@@ -227,15 +249,15 @@ def test_a_row_has_the_same_bits_in_any_company(
 
 
 def test_it_is_the_same_bits_on_several_threads(variant: Variant, feed: ort.InferenceSession) -> None:
-    given = feed_inputs(variant.weights, 50)
+    given = feed_inputs(variant, 50)
     several = feed_session(variant, threads=3)
     for _ in range(20):
         for ours, expected in zip(several.run(None, given), feed.run(None, given), strict=True):
             assert ours.tobytes() == expected.tobytes()
 
 
-def test_rows_of_zeros_and_of_tiny_numbers_stay_numbers(precision: str, feed: ort.InferenceSession) -> None:
-    given = feed_inputs(precision, 3)
+def test_rows_of_zeros_and_of_tiny_numbers_stay_numbers(variant: Variant, feed: ort.InferenceSession) -> None:
+    given = feed_inputs(variant, 3)
     given["attended"][0], given["attended"][1] = 0, 1e-42
     given["before"][:2] = 0
     for ours in feed.run(None, given):
@@ -245,13 +267,13 @@ def test_rows_of_zeros_and_of_tiny_numbers_stay_numbers(precision: str, feed: or
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_no_number_does_not_become_one(
-    precision: str, heads: ort.InferenceSession, feed: ort.InferenceSession, value: float
+    variant: Variant, heads: ort.InferenceSession, feed: ort.InferenceSession, value: float
 ) -> None:
     """One value of many is enough, wherever it is."""
     for session, given, name in (
-        (heads, heads_inputs(precision, 2, norms=False), "normed"),
-        (feed, feed_inputs(precision, 2), "attended"),
-        (feed, feed_inputs(precision, 2), "before"),
+        (heads, heads_inputs(variant, 2, norms=False), "normed"),
+        (feed, feed_inputs(variant, 2), "attended"),
+        (feed, feed_inputs(variant, 2), "before"),
     ):
         given[name][0, 3] = value
         for each in map(as_floats, session.run(None, given)):
@@ -261,29 +283,29 @@ def test_what_is_no_number_does_not_become_one(
 
 @pytest.mark.parametrize("position", [-1, CONTEXT])
 def test_a_position_outside_of_the_context_is_refused(
-    precision: str, heads: ort.InferenceSession, position: int
+    variant: Variant, heads: ort.InferenceSession, position: int
 ) -> None:
-    given = heads_inputs(precision, 4, norms=False)
+    given = heads_inputs(variant, 4, norms=False)
     given["positions"][2] = position
     with pytest.raises(Exception, match="a position is outside of the context"):
         heads.run(None, given)
 
 
-def test_heads_whose_shapes_do_not_fit_are_refused(precision: str, heads: ort.InferenceSession) -> None:
-    given = heads_inputs(precision, 4, norms=False)
+def test_heads_whose_shapes_do_not_fit_are_refused(variant: Variant, heads: ort.InferenceSession) -> None:
+    given = heads_inputs(variant, 4, norms=False)
     for name in given.keys() - {"gains"}:
         with pytest.raises(Exception, match="shapes do not fit"):
             heads.run(None, given | {name: given[name][:-1]})
 
 
-def test_a_feed_forward_half_whose_shapes_do_not_fit_is_refused(precision: str, feed: ort.InferenceSession) -> None:
-    given = feed_inputs(precision, 4)
+def test_a_feed_forward_half_whose_shapes_do_not_fit_is_refused(variant: Variant, feed: ort.InferenceSession) -> None:
+    given = feed_inputs(variant, 4)
     for name in given:
         with pytest.raises(Exception, match="shapes do not fit"):
             feed.run(None, given | {name: given[name][:-1]})
 
 
-def test_three_axes_are_refused(precision: str, feed: ort.InferenceSession) -> None:
-    given = feed_inputs(precision, 4)
+def test_three_axes_are_refused(variant: Variant, feed: ort.InferenceSession) -> None:
+    given = feed_inputs(variant, 4)
     with pytest.raises(Exception, match="one axis or two"):
         feed.run(None, given | {"attended": given["attended"][None]})

@@ -18,14 +18,18 @@ FIELDS = 5
 """Of a line: its first row and how many; where its past begins and how long it is; its parent, or -1."""
 LEAST_DIMS, MOST_DIMS = 32, 256
 """A head's width is a multiple of the one and at most the other."""
-KINDS = {"fp32": ("avx512",), "bf16": ("avx512", "amx"), "int8": ("avx512", "amx")}
+KINDS = {"fp32": ("avx512",), "bf16": ("avx512", "amx"), "int8": ("avx512", "vnni", "amx")}
 """By what the weights lie in: an fp32 graph's in bf16 where that holds them all."""
-WHOLE_KINDS = {"fp32": ("avx512",), "bf16": ("avx512", "amx"), "int8": ("amx",)}
+WHOLE_KINDS = {"fp32": ("avx512",), "bf16": ("avx512", "amx"), "int8": ("vnni", "amx")}
 """Those whose layers are our own as a whole, where they fit; of the others the attention alone."""
+ATTENTIONS = ("avx512", "amx")
+"""Those with an attention of their own."""
 WEIGHTS = {"fp32": ("panels",), "bf16": ("halves",), "int8": ("tiles", "scale")}
 """What follows a layer's name in those of its weights."""
 LAYOUTS = {"fp32": "Fp32", "bf16": "Halves", "int8": "Int8"}
 """Bf16Heads and Bf16FeedForward were operators of another one."""
+INSTRUCTIONS = {("amx", "bf16"): "Amx", ("vnni", "int8"): "Vnni"}
+"""What tells operators apart that read weights of one layout by other instructions."""
 NO_BIAS, NO_HEAD_NORMS = "no_bias", "no_head_norms"
 """What the kernels are given in place of a weight that an architecture does not have."""
 
@@ -62,7 +66,11 @@ class Variant:
 
     def operator(self, name: str) -> str:
         """It names the layout of its weights, so that a folder of another one is refused and not misread."""
-        return f"{LAYOUTS[self.weights]}{name}{'Amx' if (self.kind, self.weights) == ('amx', 'bf16') else ''}"
+        return f"{LAYOUTS[self.weights]}{name}{INSTRUCTIONS.get((self.kind, self.weights), '')}"
+
+    def weights_of(self, name: str) -> list[str]:
+        parts = WEIGHTS[self.weights]
+        return [f"{name}_{part}" for part in (parts if self.kind != "vnni" else (*parts, "offset"))]
 
     def kept(self, name: str) -> str:
         """What is kept of these rows, in the kernels' own type."""
@@ -84,7 +92,8 @@ def variants_for(config: Config, precision: str, own: str) -> list[Variant]:
     if not _fits(config):
         return []
     weights = own or precision
-    return [Variant(kind, weights, bool(own) and kind in WHOLE_KINDS[weights]) for kind in KINDS[weights]]
+    variants = [Variant(kind, weights, bool(own) and kind in WHOLE_KINDS[weights]) for kind in KINDS[weights]]
+    return [each for each in variants if each.is_whole or each.kind in ATTENTIONS]
 
 
 def _fits(config: Config) -> bool:
@@ -153,22 +162,18 @@ def _with_heads(node: NodeProto, config: Config) -> NodeProto:
 def _heads(layer: Layer, index: int, config: Config, variant: Variant) -> NodeProto:
     bias = f"qkv_{index}_bias" if config.has_biases else NO_BIAS
     gains = f"head_norm_{index}" if config.has_head_norms else NO_HEAD_NORMS
-    inputs = [layer.normed, "positions", *_weights(f"qkv_{index}", variant), bias, gains, "cosines", "sines"]
+    inputs = [layer.normed, "positions", *variant.weights_of(f"qkv_{index}"), bias, gains, "cosines", "sines"]
     outputs = [layer.query, variant.kept(layer.key), variant.kept(layer.value)]
     kind = variant.operator("Heads")
     return _with_heads(helper.make_node(kind, inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon), config)
 
 
 def _feed_forward(layer: Layer, index: int, config: Config, variant: Variant) -> NodeProto:
-    inputs = [layer.selected, layer.residual, *_weights(f"out_{index}", variant), f"ffn_norm_{index}"]
-    inputs += [*_weights(f"ffn_{index}_wide", variant), *_weights(f"ffn_{index}_down", variant), f"norm_{index + 1}"]
+    inputs = [layer.selected, layer.residual, *variant.weights_of(f"out_{index}"), f"ffn_norm_{index}"]
+    inputs += [*variant.weights_of(f"ffn_{index}_wide"), *variant.weights_of(f"ffn_{index}_down"), f"norm_{index + 1}"]
     outputs = [layer.next_normed, layer.next_residual]
     kind = variant.operator("FeedForward")
     return helper.make_node(kind, inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon)
-
-
-def _weights(name: str, variant: Variant) -> list[str]:
-    return [f"{name}_{part}" for part in WEIGHTS[variant.weights]]
 
 
 def _lines() -> onnx.ValueInfoProto:

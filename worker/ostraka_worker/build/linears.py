@@ -7,7 +7,7 @@ import numpy as np
 from ostraka_worker.build.bfloat16 import as_bf16
 from ostraka_worker.build.decoder import Tensor
 from ostraka_worker.build.nodes import MICROSOFT, NodeWriter
-from ostraka_worker.build.panels import Int8s, in_half_tiles, in_panels, in_tiles, in_turn
+from ostraka_worker.build.panels import Int8s, in_half_tiles, in_panels, in_tiles, in_turn, offsets
 
 
 class Linears(Protocol):
@@ -72,7 +72,7 @@ class Int8Linears:
         rows, scale = self._quantise(x)
         eight_bits = quantise(weight)
         if self._tiled:
-            self._nodes.kernel_weight(f"{name}_tiles", in_tiles(eight_bits[0]))
+            self._write_own(name, eight_bits[0])
         product = self._nodes.op("Mul", self._multiply(rows, name, eight_bits), self._as_column(scale))
         return _biased(self._nodes, product, name, bias)
 
@@ -82,7 +82,7 @@ class Int8Linears:
         column = self._as_column(scale)
         wide = (quantise(gate), quantise(up))
         if self._tiled:
-            self._nodes.kernel_weight(f"{name}_wide_tiles", in_tiles(in_turn(wide[0][0], wide[1][0])))
+            self._write_own(f"{name}_wide", in_turn(wide[0][0], wide[1][0]))
             self._nodes.kernel_weight(f"{name}_wide_scale", in_turn(wide[0][1], wide[1][1]))
         gated = silu(self._nodes, self._nodes.op("Mul", self._multiply(rows, f"{name}_gate", wide[0]), column))
         unscaled = self._nodes.op("Mul", gated, self._multiply(rows, f"{name}_up", wide[1]))
@@ -90,8 +90,12 @@ class Int8Linears:
         both = self._as_column(self._nodes.op("Mul", inner_scale, scale))
         narrow = quantise(down)
         if self._tiled:
-            self._nodes.kernel_weight(f"{name}_down_tiles", in_tiles(narrow[0]))
+            self._write_own(f"{name}_down", narrow[0])
         return self._nodes.op("Mul", self._multiply(inner, f"{name}_down", narrow), both)
+
+    def _write_own(self, name: str, weight: Int8s) -> None:
+        self._nodes.kernel_weight(f"{name}_tiles", in_tiles(weight))
+        self._nodes.kernel_weight(f"{name}_offset", offsets(weight))
 
     def _quantise(self, x: str) -> tuple[str, str]:
         """A row of zeros has scale 0: whatever the rounding makes of 0/0, it is multiplied by 0 in the end."""

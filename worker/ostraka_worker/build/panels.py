@@ -31,6 +31,11 @@ def in_tiles(weight: Int8s) -> Int8s:
     return _tiled(padded, GROUP)
 
 
+def offsets(weight: Int8s) -> npt.NDArray[np.int32]:
+    """Of [out, in]: what an output's sum begins with where rows are shifted by 128, as kernels/linear_vnni.c has them."""
+    return (-128 * weight.sum(axis=1, dtype=np.int64)).astype(np.int32)
+
+
 def in_half_tiles(weight: Halves) -> Halves:
     """Of [out, in] in bfloat16, out and in multiples of PANEL: [panels, steps * 2 tiles]."""
     return _tiled(weight, PAIR)

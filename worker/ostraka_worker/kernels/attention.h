@@ -62,4 +62,5 @@ void round_to_bf16(const float *from, uint16_t *to, int64_t count);
 #define EXPORTED __attribute__((visibility("default")))
 EXPORTED const char *made_from(void);
 EXPORTED int has_avx512(void);
+EXPORTED int has_vnni(void);
 EXPORTED int has_amx(void);

@@ -12,7 +12,8 @@ enum { PANEL = 32 };
 /* As build/panels.py writes them: panel after panel, each in the order in which it is read. */
 typedef struct {
     const void *panels;
-    const float *scales; /* one an output; NULL in float */
+    const float *scales;    /* one an output; NULL in float */
+    const int32_t *offsets; /* what an output's sums begin with; NULL where that is 0 */
     int inner, outer;
 } Weights;
 
@@ -42,7 +43,7 @@ typedef struct {
 
 /* What differs from one precision to the other. */
 typedef struct {
-    int is_scaled;
+    int is_scaled, is_shifted; /* whether weights come with scales, with offsets */
     int64_t (*panel_elements)(int64_t inner);
     size_t (*laid_bytes)(int64_t rows, int inner);
     void (*lay_row)(const Laid *laid, int64_t row, const float *values);
@@ -55,7 +56,7 @@ typedef struct {
 } Linears;
 
 /* BF16: weights in bfloat16, all else in float; of two kinds of instructions. */
-extern const Linears INT8_LINEARS, FP32_LINEARS, BF16_LINEARS, BF16_AMX_LINEARS;
+extern const Linears INT8_LINEARS, INT8_VNNI_LINEARS, FP32_LINEARS, BF16_LINEARS, BF16_AMX_LINEARS;
 
 static inline void keep_floats(const float *from, void *to, int64_t count) { memcpy(to, from, (size_t)count * sizeof *from); }
 

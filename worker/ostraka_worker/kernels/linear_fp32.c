@@ -5,22 +5,14 @@
  * as AMX wants them (linear_bf16.c), two inputs in a lane. The first tile widens them as it goes, and leaves them to the
  * others. */
 #include "linear.h"
+#include "row_tiles.h"
 #include "tiles.h"
 #include "vectors.h"
 
-/* More, and the sums do not fit the registers. */
-enum { MOST_ROWS = 14, LINE_BYTES = 64, AHEAD_INPUTS = 48, AHEAD_BYTES = 2 * TILE_BYTES, BLOCK_INPUTS = 16 };
+enum { LINE_BYTES = 64, AHEAD_INPUTS = 48, AHEAD_BYTES = 2 * TILE_BYTES, BLOCK_INPUTS = 16 };
 
 /* Of so many inputs a widened panel is kept, 1 MB of the stack; of more, each tile widens for itself. */
 enum { MOST_WIDENED = 8192 };
-
-/* In even shares: of 20 rows two times 10. Of all rows, the last tile has what is left. */
-static int tile_rows(int64_t rows) {
-    const int64_t tiles = (rows + MOST_ROWS - 1) / MOST_ROWS;
-    return (int)((rows + tiles - 1) / tiles);
-}
-
-static int least(int64_t one, int64_t other) { return (int)(one < other ? one : other); }
 
 static int64_t panel_elements(int64_t inner) { return inner * PANEL; }
 

@@ -1,13 +1,11 @@
 /* On AMX tiles. A row lies in tiles, of each 16 rows for each STEP_BYTES of them one; a panel is, for each STEP_BYTES inputs,
  * two tiles side by side: [16 groups of 4 inputs, 16 outputs, 4]. */
 #include "attention.h"
+#include "int8.h"
 #include "linear.h"
 #include "tiles.h"
-#include "vectors.h"
 
-enum { STEP_BYTES = 64, PAIR_ROWS = 2 * TILE_ROWS };
-
-static int steps_of(int inner) { return (inner + STEP_BYTES - 1) / STEP_BYTES; }
+enum { PAIR_ROWS = 2 * TILE_ROWS };
 
 static int64_t panel_elements(int64_t inner) { return (int64_t)steps_of((int)inner) * 2 * TILE_BYTES; }
 
@@ -15,30 +13,10 @@ static size_t laid_bytes(int64_t rows, int inner) {
     return (size_t)((rows + TILE_ROWS - 1) / TILE_ROWS) * steps_of(inner) * TILE_BYTES;
 }
 
-/* The bits of floats without their sign are in the order of the floats, and after all of them come those that are none. */
-static inline __m512i magnitude(const float *values) { return (__m512i)_mm512_abs_ps(_mm512_loadu_ps(values)); }
-
-/* To -127 .. 127. A row of zeros has the scale 0; one with a value that is no number has no number for a scale. */
 static void lay_row(const Laid *rounded, int64_t row, const float *values) {
-    const int inner = rounded->inner, steps = steps_of(inner);
-    __m512i most = _mm512_setzero_si512(), other = most;
-    for (int index = 0; index < inner; index += 32) {
-        most = _mm512_max_epi32(most, magnitude(values + index));
-        other = _mm512_max_epi32(other, magnitude(values + index + 16));
-    }
-    const int32_t bits = _mm512_reduce_max_epi32(_mm512_max_epi32(most, other));
-    const float largest = _mm512_cvtss_f32(_mm512_castsi512_ps(_mm512_set1_epi32(bits)));
-    rounded->scales[row] = largest / 127;
-    const __m512 factor = _mm512_set1_ps(largest > 1e-30f ? 127 / largest : 0);
-    char *to = (char *)rounded->values + (size_t)(row / TILE_ROWS) * steps * TILE_BYTES + row % TILE_ROWS * STEP_BYTES;
-    for (int first = 0; first < inner; first += STEP_BYTES, to += TILE_BYTES)
-        for (int part = 0; part < STEP_BYTES; part += 16) {
-            __m512 rest = _mm512_setzero_ps();
-            if (first + part < inner)
-                rest = _mm512_loadu_ps(values + first + part);
-            const __m512i whole = _mm512_cvtps_epi32(_mm512_mul_ps(rest, factor));
-            _mm_store_si128((__m128i *)(to + part), _mm512_cvtsepi32_epi8(whole));
-        }
+    const size_t tile = (size_t)(row / TILE_ROWS) * steps_of(rounded->inner);
+    char *to = (char *)rounded->values + tile * TILE_BYTES + row % TILE_ROWS * STEP_BYTES;
+    rounded->scales[row] = round_row(values, rounded->inner, to, TILE_BYTES, _mm_setzero_si128());
 }
 
 static void sum_pair(const char *rows, const char *panel, int steps, int pair, int pairs, int32_t *sums) {
@@ -81,33 +59,6 @@ static void sum_single(const char *rows, const char *panel, int steps, int pair,
     _tile_stored(1, sums + 16, PANEL * 4);
 }
 
-/* The sums, [PAIR_ROWS, PANEL], of `count` rows from `row` and PANEL outputs from `column`. */
-static void finish_plain(const Product *product, int column, int64_t row, int count, const int32_t *sums) {
-    const __m512 left = _mm512_loadu_ps(product->weights->scales + column);
-    const __m512 right = _mm512_loadu_ps(product->weights->scales + column + 16);
-    float *to = place(product, column, row);
-    for (int index = 0; index < count; index++, sums += PANEL, to += PANEL) {
-        const __m512 scale = _mm512_set1_ps(product->rows->scales[row + index]);
-        const __m512 lower = _mm512_cvtepi32_ps(_mm512_load_si512(sums));
-        const __m512 upper = _mm512_cvtepi32_ps(_mm512_load_si512(sums + 16));
-        _mm512_store_ps(to, _mm512_mul_ps(lower, _mm512_mul_ps(scale, left)));
-        _mm512_store_ps(to + 16, _mm512_mul_ps(upper, _mm512_mul_ps(scale, right)));
-    }
-}
-
-static void finish_gated(const Product *product, int column, int64_t row, int count, const int32_t *sums) {
-    const __m512 gate_scales = _mm512_loadu_ps(product->weights->scales + column);
-    const __m512 through_scales = _mm512_loadu_ps(product->weights->scales + column + 16);
-    float *to = place(product, column, row);
-    for (int index = 0; index < count; index++, sums += PANEL, to += PANEL) {
-        const __m512 scale = _mm512_set1_ps(product->rows->scales[row + index]);
-        const __m512 gate = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums)), _mm512_mul_ps(scale, gate_scales));
-        const __m512 through =
-            _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums + 16)), _mm512_mul_ps(scale, through_scales));
-        _mm512_store_ps(to, _mm512_mul_ps(silu(gate), through));
-    }
-}
-
 /* Panel by panel, so that the weights pass once; all rows beside each of them. */
 static void multiply(const Product *product) {
     _Alignas(64) int32_t sums[PAIR_ROWS * PANEL];
@@ -122,7 +73,7 @@ static void multiply(const Product *product) {
             const char *tiles = (const char *)rows->values + (size_t)row / TILE_ROWS * steps * TILE_BYTES;
             (left > TILE_ROWS ? sum_pair : sum_single)(tiles, panel, steps, pair, pairs, sums);
             const int count = left < PAIR_ROWS ? (int)left : PAIR_ROWS;
-            (product->is_gated ? finish_gated : finish_plain)(product, column, row, count, sums);
+            finish(product, column, row, count, sums);
         }
     }
     shape_tiles(TILE_ROWS, TILE_ROWS);

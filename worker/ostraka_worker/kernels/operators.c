@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_INPUTS = 10 };
+enum { MOST_INPUTS = 13 };
 
 typedef struct Kernel Kernel;
 
@@ -108,13 +108,17 @@ static OrtStatus *read_lines(const Kernel *kernel, OrtKernelContext *context) {
     return refused(kernel->table, attend(kernel->operator->variant, &call));
 }
 
-/* Takes weights of `inner` inputs, one input of the operator or two; returns whether they are that, in whole panels. */
+/* Takes weights of `inner` inputs, one to three inputs of the operator; returns whether they are that, in whole panels. */
 static int take_weights(const Linears *linears, const Matrix **next, int64_t inner, Weights *weights) {
     const Matrix *panels = (*next)++, *scales = linears->is_scaled ? (*next)++ : NULL;
+    const Matrix *offsets = linears->is_shifted ? (*next)++ : NULL;
     const int64_t outer = panels->shape[0] * PANEL;
-    *weights = (Weights){panels->data, scales ? scales->data : NULL, (int)inner, (int)outer};
+    *weights = (Weights){
+        panels->data, scales ? scales->data : NULL, offsets ? offsets->data : NULL, (int)inner, (int)outer,
+    };
     return inner % PANEL == 0 && panels->shape[1] == linears->panel_elements(inner) &&
-           (!scales || (scales->shape[0] == 1 && scales->shape[1] == outer));
+           (!scales || (scales->shape[0] == 1 && scales->shape[1] == outer)) &&
+           (!offsets || (offsets->shape[0] == 1 && offsets->shape[1] == outer));
 }
 
 typedef struct {
@@ -250,6 +254,8 @@ static const Operator operators[] = {
     OPERATOR("HalvesFeedForwardAmx", "ffhfhhf", "ff", run_feed_forward, .linears = &BF16_AMX_LINEARS),
     OPERATOR("Int8Heads", "flbfffff", "fhh", run_heads, .linears = &INT8_LINEARS),
     OPERATOR("Int8FeedForward", "ffbffbfbff", "ff", run_feed_forward, .linears = &INT8_LINEARS),
+    OPERATOR("Int8HeadsVnni", "flbfiffff", "fff", run_heads, .linears = &INT8_VNNI_LINEARS),
+    OPERATOR("Int8FeedForwardVnni", "ffbfifbfibfif", "ff", run_feed_forward, .linears = &INT8_VNNI_LINEARS),
 };
 
 /* The name is the runtime's. The domain lives as long as the process. */
