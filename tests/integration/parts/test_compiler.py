@@ -12,7 +12,7 @@ import pytest
 from ostraka_shared.model_folder import ModelFolder
 from ostraka_worker.build.builder import Form, build_source
 from ostraka_worker.build.progress import Silent
-from ostraka_worker.kernels import build, usable_kinds
+from ostraka_worker.kernels import KINDS, build, usable_kinds
 from tests.unit.worker.build.tiny import write_tiny
 
 IS_TARGET = (sys.platform, platform.machine()) == ("linux", "x86_64")
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("flags", "lacks"), [([], {"amx"}), (["-DNO_VNNI"], {"amx", "vnni"}), (["-DNO_AVX512"], {"amx", "vnni", "avx512"})]
+    ("flags", "lacks"), [([], {"amx"}), (["-DNO_VNNI"], {"amx", "vnni-bf16", "vnni"}), (["-DNO_AVX512"], set(KINDS))]
 )
 def test_an_older_cpu_is_served_by_what_it_can_run(
     folder: ModelFolder, tmp_path: Path, flags: list[str], lacks: set[str]

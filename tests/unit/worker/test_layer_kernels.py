@@ -157,7 +157,7 @@ def expected_feed(precision: str, given: Arrays) -> list[np.ndarray]:
 def heads(variant: Variant) -> ort.InferenceSession:
     inputs = heads_inputs(variant, 1, norms=False)
     numbers = {"heads": HEADS, "kv_heads": KV_HEADS, "epsilon": EPSILON}
-    kind, kept = variant.operator("Heads"), np.uint16 if variant.keeps_halves else np.float32
+    kind, kept = variant.heads, np.uint16 if variant.keeps_halves else np.float32
     node = helper.make_node(kind, list(inputs), ["query", "key", "value"], domain=DOMAIN, **numbers)
     return make_session(node, inputs, {"query": np.float32, "key": kept, "value": kept})
 
@@ -169,9 +169,7 @@ def feed(variant: Variant) -> ort.InferenceSession:
 
 def feed_session(variant: Variant, threads: int = 1) -> ort.InferenceSession:
     inputs = feed_inputs(variant, 1)
-    node = helper.make_node(
-        variant.operator("FeedForward"), list(inputs), ["normed", "residual"], domain=DOMAIN, epsilon=EPSILON
-    )
+    node = helper.make_node(variant.feed_forward, list(inputs), ["normed", "residual"], domain=DOMAIN, epsilon=EPSILON)
     return make_session(node, inputs, {"normed": np.float32, "residual": np.float32}, threads)
 
 

@@ -18,18 +18,16 @@ FIELDS = 5
 """Of a line: its first row and how many; where its past begins and how long it is; its parent, or -1."""
 LEAST_DIMS, MOST_DIMS = 32, 256
 """A head's width is a multiple of the one and at most the other."""
-KINDS = {"fp32": ("avx512",), "bf16": ("avx512", "amx"), "int8": ("avx512", "vnni", "amx")}
+KINDS = {"fp32": ("avx512",), "bf16": ("avx512", "amx"), "int8": ("avx512", "vnni", "vnni-bf16", "amx")}
 """By what the weights lie in: an fp32 graph's in bf16 where that holds them all."""
-WHOLE_KINDS = {"fp32": ("avx512",), "bf16": ("avx512", "amx"), "int8": ("vnni", "amx")}
+WHOLE_KINDS = {"fp32": ("avx512",), "bf16": ("avx512", "amx"), "int8": ("vnni", "vnni-bf16", "amx")}
 """Those whose layers are our own as a whole, where they fit; of the others the attention alone."""
-ATTENTIONS = ("avx512", "amx")
-"""Those with an attention of their own."""
+ALONE = ("avx512", "amx")
+"""Those that are of use with their attention alone."""
 WEIGHTS = {"fp32": ("panels",), "bf16": ("halves",), "int8": ("tiles", "scale")}
 """What follows a layer's name in those of its weights."""
 LAYOUTS = {"fp32": "Fp32", "bf16": "Halves", "int8": "Int8"}
 """Bf16Heads and Bf16FeedForward were operators of another one."""
-INSTRUCTIONS = {("amx", "bf16"): "Amx", ("vnni", "int8"): "Vnni"}
-"""What tells operators apart that read weights of one layout by other instructions."""
 NO_BIAS, NO_HEAD_NORMS = "no_bias", "no_head_norms"
 """What the kernels are given in place of a weight that an architecture does not have."""
 
@@ -60,17 +58,30 @@ class Variant:
 
     @property
     def keeps_halves(self) -> bool:
-        """With int8, amx rounds keys, values and odds to bfloat16: 2 to 5 times as fast, and less of an error than
-        int8's own. In fp32 nothing is rounded."""
-        return (self.kind, self.weights) == ("amx", "int8")
+        """int8 rounds keys, values and odds to bfloat16 where that can be multiplied: on AMX 2 to 5 times as fast, and
+        less of an error than int8's own. In fp32 nothing is rounded."""
+        return self.weights == "int8" and self.kind in {"amx", "vnni-bf16"}
 
-    def operator(self, name: str) -> str:
-        """It names the layout of its weights, so that a folder of another one is refused and not misread."""
-        return f"{LAYOUTS[self.weights]}{name}{INSTRUCTIONS.get((self.kind, self.weights), '')}"
+    @property
+    def attention(self) -> str:
+        if not self.keeps_halves:
+            return "LineAttention"
+        return "LineAttentionBf16" if self.kind == "amx" else "LineAttentionBf16Dots"
+
+    @property
+    def heads(self) -> str:
+        """An operator's name stands for the layout of its weights too: so a folder of another one is refused and not
+        misread. After it, the instructions, where there are others for that layout."""
+        made_by = {("amx", "bf16"): "Amx", ("vnni", "int8"): "Vnni", ("vnni-bf16", "int8"): "VnniBf16"}
+        return f"{LAYOUTS[self.weights]}Heads{made_by.get((self.kind, self.weights), '')}"
+
+    @property
+    def feed_forward(self) -> str:
+        return self.heads.replace("Heads", "FeedForward").removesuffix("Bf16")
 
     def weights_of(self, name: str) -> list[str]:
         parts = WEIGHTS[self.weights]
-        return [f"{name}_{part}" for part in (parts if self.kind != "vnni" else (*parts, "offset"))]
+        return [f"{name}_{part}" for part in ((*parts, "offset") if "vnni" in self.kind else parts)]
 
     def kept(self, name: str) -> str:
         """What is kept of these rows, in the kernels' own type."""
@@ -93,7 +104,7 @@ def variants_for(config: Config, precision: str, own: str) -> list[Variant]:
         return []
     weights = own or precision
     variants = [Variant(kind, weights, bool(own) and kind in WHOLE_KINDS[weights]) for kind in KINDS[weights]]
-    return [each for each in variants if each.is_whole or each.kind in ATTENTIONS]
+    return [each for each in variants if each.is_whole or each.kind in ALONE]
 
 
 def _fits(config: Config) -> bool:
@@ -147,10 +158,9 @@ def _rounded(layer: Layer, variant: Variant) -> list[NodeProto]:
 
 
 def _attend(layer: Layer, index: int, config: Config, variant: Variant) -> NodeProto:
-    operator = "LineAttentionBf16" if variant.keeps_halves else "LineAttention"
     rows = (variant.kept(layer.key), variant.kept(layer.value))
     inputs = [layer.query, *rows, f"past_key_{index}", f"past_value_{index}", "lines"]
-    return _with_heads(helper.make_node(operator, inputs, [layer.attended], domain=DOMAIN), config)
+    return _with_heads(helper.make_node(variant.attention, inputs, [layer.attended], domain=DOMAIN), config)
 
 
 def _with_heads(node: NodeProto, config: Config) -> NodeProto:
@@ -164,16 +174,15 @@ def _heads(layer: Layer, index: int, config: Config, variant: Variant) -> NodePr
     gains = f"head_norm_{index}" if config.has_head_norms else NO_HEAD_NORMS
     inputs = [layer.normed, "positions", *variant.weights_of(f"qkv_{index}"), bias, gains, "cosines", "sines"]
     outputs = [layer.query, variant.kept(layer.key), variant.kept(layer.value)]
-    kind = variant.operator("Heads")
-    return _with_heads(helper.make_node(kind, inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon), config)
+    node = helper.make_node(variant.heads, inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon)
+    return _with_heads(node, config)
 
 
 def _feed_forward(layer: Layer, index: int, config: Config, variant: Variant) -> NodeProto:
     inputs = [layer.selected, layer.residual, *variant.weights_of(f"out_{index}"), f"ffn_norm_{index}"]
     inputs += [*variant.weights_of(f"ffn_{index}_wide"), *variant.weights_of(f"ffn_{index}_down"), f"norm_{index + 1}"]
     outputs = [layer.next_normed, layer.next_residual]
-    kind = variant.operator("FeedForward")
-    return helper.make_node(kind, inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon)
+    return helper.make_node(variant.feed_forward, inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon)
 
 
 def _lines() -> onnx.ValueInfoProto:

@@ -32,8 +32,9 @@ def in_tiles(weight: Int8s) -> Int8s:
 
 
 def offsets(weight: Int8s) -> npt.NDArray[np.int32]:
-    """Of [out, in]: what an output's sum begins with where rows are shifted by 128, as kernels/linear_vnni.c has them."""
-    return (-128 * weight.sum(axis=1, dtype=np.int64)).astype(np.int32)
+    """Of [out, in]: what an output's sum begins with where rows are shifted by 128 (kernels/linear_vnni.c)."""
+    begun: npt.NDArray[np.int32] = -128 * weight.sum(axis=1, dtype=np.int32)
+    return begun
 
 
 def in_half_tiles(weight: Halves) -> Halves:

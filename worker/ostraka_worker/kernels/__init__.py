@@ -17,7 +17,7 @@ ELF_HEADER = struct.Struct("<40xQ10xHH2x")
 """Of 64 bits: where the table of sections begins, a file's last part; the size of an entry, and how many there are."""
 LIBRARY = Path(__file__).with_name("kernels.so")
 CPU_INFO = Path("/proc/cpuinfo")
-KINDS = {"amx": "has_amx", "vnni": "has_vnni", "avx512": "has_avx512"}
+KINDS = {"amx": "has_amx", "vnni-bf16": "has_vnni_bf16", "vnni": "has_vnni", "avx512": "has_avx512"}
 """The best first, with the library's function that says whether the machine has what it takes."""
 PRODUCTS = b"Int8FeedForward"
 """The operator that a graph has if a layer's products are our own too; where they do not fit, only its attention is."""

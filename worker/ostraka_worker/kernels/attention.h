@@ -55,7 +55,7 @@ typedef struct {
     void (*read_block)(Columns *columns, const Block *block, const int32_t *limits);
 } Variant;
 
-extern const Variant FP32, BF16;
+extern const Variant FP32, BF16, BF16_DOTS;
 
 const char *attend(const Variant *variant, const Call *call);
 void round_to_bf16(const float *from, uint16_t *to, int64_t count);
@@ -63,4 +63,5 @@ void round_to_bf16(const float *from, uint16_t *to, int64_t count);
 EXPORTED const char *made_from(void);
 EXPORTED int has_avx512(void);
 EXPORTED int has_vnni(void);
+EXPORTED int has_vnni_bf16(void);
 EXPORTED int has_amx(void);

@@ -1,10 +1,15 @@
-/* Keys, values and odds in bfloat16, products and sums in float, on AMX tiles. Scores lie [keys, columns], so that keys
- * need no packing and the softmax no sum across lanes. */
+/* Keys, values and odds in bfloat16, products and sums in float: on AMX tiles, or two products a lane with AVX-512 (dots).
+ * Scores lie [keys, columns], so that keys need no packing and the softmax no sum across lanes. */
 #include "attention.h"
 #include "softmax.h"
 #include "tiles.h"
 
-enum { PAIR_DIMS = 32, AHEAD_KEYS = 64 };
+#include <string.h>
+
+enum {
+    PAIR_DIMS = 32, AHEAD_KEYS = 64,
+    DOTS = 8 /* keys, or dims, whose sums are held in registers: 16 of them, two halves of the columns each */
+};
 
 /* The upper half of each lane is `high` rounded, the lower one `low`. Neither is negative. */
 static inline __m512i round_pair(__m512 low, __m512 high) {
@@ -146,7 +151,60 @@ static void weigh(Columns *columns, const Block *block) {
     }
 }
 
-static void read_block(Columns *columns, const Block *block, const int32_t *limits) {
+/* Adds DOTS rows of pairs, `stride` bytes apart, times [pairs, COLUMNS] of others: `next` bytes from one to the next, the
+ * halves of the columns `apart`. */
+static inline __attribute__((always_inline)) void add_dots(
+    const char *rows, size_t stride, int pairs, const char *others, size_t next, size_t apart, __m512 sums[DOTS][2]) {
+    for (int pair = 0; pair < pairs; pair++, rows += 4, others += next) {
+        const __m512bh left = (__m512bh)_mm512_load_si512(others), right = (__m512bh)_mm512_load_si512(others + apart);
+#pragma GCC unroll 8
+        for (int row = 0; row < DOTS; row++) {
+            int32_t both;
+            memcpy(&both, rows + row * stride, sizeof both);
+            const __m512bh value = (__m512bh)_mm512_set1_epi32(both);
+            sums[row][0] = _mm512_dpbf16_ps(sums[row][0], value, left);
+            sums[row][1] = _mm512_dpbf16_ps(sums[row][1], value, right);
+        }
+    }
+}
+
+static inline void store_sums(float *to, __m512 sums[DOTS][2]) {
+    for (int row = 0; row < DOTS; row++) {
+        _mm512_store_ps(to + row * COLUMNS, sums[row][0]);
+        _mm512_store_ps(to + row * COLUMNS + 16, sums[row][1]);
+    }
+}
+
+static void score_by_dots(Columns *columns, const Block *block) {
+    for (int key = 0; key < block->count; key += DOTS) {
+        const char *keys = block->keys + key * block->key_stride, *query = columns->query;
+        if (block->is_first && key % STEP_KEYS == 0)
+            fetch_rows(keys + AHEAD_KEYS * block->key_stride, block->key_stride, columns->dims);
+        __m512 sums[DOTS][2];
+        for (int row = 0; row < DOTS; row++)
+            sums[row][0] = sums[row][1] = _mm512_setzero_ps();
+        for (int dim = 0; dim < columns->dims; dim += PAIR_DIMS, query += 2 * TILE_BYTES)
+            add_dots(keys + dim * 2, block->key_stride, PAIR_DIMS / 2, query, 64, TILE_BYTES, sums);
+        store_sums(columns->scores + key * COLUMNS, sums);
+    }
+}
+
+static void weigh_by_dots(Columns *columns, const Block *block) {
+    for (int dim = 0; dim < columns->dims; dim += DOTS) {
+        float *weighted = columns->weighted + dim * COLUMNS;
+        __m512 sums[DOTS][2];
+        for (int row = 0; row < DOTS; row++) {
+            sums[row][0] = _mm512_load_ps(weighted + row * COLUMNS);
+            sums[row][1] = _mm512_load_ps(weighted + row * COLUMNS + 16);
+        }
+        const char *values = block->values + dim * block->value_stride;
+        add_dots(values, block->value_stride, block->count / 2, columns->odds, COLUMNS * 4, 64, sums);
+        store_sums(weighted, sums);
+    }
+}
+
+static inline void read_by(void (*score)(Columns *, const Block *), void (*weigh)(Columns *, const Block *), Columns *columns,
+                           const Block *block, const int32_t *limits) {
     score(columns, block);
     if (limits)
         mask_scores(columns, block, limits);
@@ -154,4 +212,15 @@ static void read_block(Columns *columns, const Block *block, const int32_t *limi
     weigh(columns, block);
 }
 
+static void read_block(Columns *columns, const Block *block, const int32_t *limits) {
+    read_by(score, weigh, columns, block, limits);
+}
+
+static void read_block_by_dots(Columns *columns, const Block *block, const int32_t *limits) {
+    read_by(score_by_dots, weigh_by_dots, columns, block, limits);
+}
+
+static void nothing(void) {}
+
 const Variant BF16 = {2, begin_tiles, end_tiles, pack_query, pack_values, read_block};
+const Variant BF16_DOTS = {2, nothing, nothing, pack_query, pack_values, read_block_by_dots};

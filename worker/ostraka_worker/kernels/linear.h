@@ -56,7 +56,7 @@ typedef struct {
 } Linears;
 
 /* BF16: weights in bfloat16, all else in float; of two kinds of instructions. */
-extern const Linears INT8_LINEARS, INT8_VNNI_LINEARS, FP32_LINEARS, BF16_LINEARS, BF16_AMX_LINEARS;
+extern const Linears INT8_LINEARS, INT8_VNNI_LINEARS, INT8_VNNI_BF16_LINEARS, FP32_LINEARS, BF16_LINEARS, BF16_AMX_LINEARS;
 
 static inline void keep_floats(const float *from, void *to, int64_t count) { memcpy(to, from, (size_t)count * sizeof *from); }
 

@@ -1,6 +1,7 @@
 /* In 8 bits, on AVX-512 VNNI, which multiplies bytes without a sign by bytes with one. So rows lie shifted by 128, and a sum
  * begins with what that adds too much: -128 times the sum of an output's weights, its offset. Then it is exact, and AMX's own
  * (linear_int8.c), whose panels it reads. Rows lie in tiles of equally many, of each STEP_BYTES inputs [rows, STEP_BYTES]. */
+#include "attention.h"
 #include "int8.h"
 #include "linear.h"
 #include "row_tiles.h"
@@ -99,7 +100,10 @@ static void multiply(const Product *product) {
 
 static void nothing(void) {}
 
-const Linears INT8_VNNI_LINEARS = {
-    .is_scaled = 1, .is_shifted = 1, .panel_elements = panel_elements, .laid_bytes = laid_bytes, .lay_row = lay_row,
-    .multiply = multiply, .kept_bytes = sizeof(float), .keep = keep_floats, .begin = nothing, .end = nothing,
-};
+static void keep_halves(const float *from, void *to, int64_t count) { round_to_bf16(from, to, count); }
+
+#define ON_VNNI                                                                                                    \
+    .is_scaled = 1, .is_shifted = 1, .panel_elements = panel_elements, .laid_bytes = laid_bytes, .lay_row = lay_row, \
+    .multiply = multiply, .begin = nothing, .end = nothing
+const Linears INT8_VNNI_LINEARS = {ON_VNNI, .kept_bytes = sizeof(float), .keep = keep_floats};
+const Linears INT8_VNNI_BF16_LINEARS = {ON_VNNI, .kept_bytes = sizeof(uint16_t), .keep = keep_halves};

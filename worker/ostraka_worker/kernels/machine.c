@@ -20,6 +20,8 @@ int has_avx512(void) {
 
 int has_vnni(void) { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 
+int has_vnni_bf16(void) { return has_vnni() && __builtin_cpu_supports("avx512bf16"); }
+
 int has_amx(void) {
     unsigned a = 7, b = 0, c = 0, d = 0;
     __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));

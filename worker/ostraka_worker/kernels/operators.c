@@ -1,4 +1,4 @@
-/* The kernels as ONNX Runtime operators of the domain "ostraka": LineAttention, LineAttentionBf16 and ToBf16; and
+/* The kernels as ONNX Runtime operators of the domain "ostraka": LineAttention, LineAttentionBf16, its Dots, and ToBf16; and
  * Heads and FeedForward, between two attentions, each in float, of weights in float or in bfloat16, and in 8 bits. */
 #include "attention.h"
 #include "layers.h"
@@ -245,6 +245,7 @@ static int memory(const OrtOp *op, size_t index) { return ORT_DEFAULT_MEMORY; }
 static const Operator operators[] = {
     OPERATOR("LineAttention", "fffffi", "f", read_lines, .variant = &FP32),
     OPERATOR("LineAttentionBf16", "fhhhhi", "f", read_lines, .variant = &BF16),
+    OPERATOR("LineAttentionBf16Dots", "fhhhhi", "f", read_lines, .variant = &BF16_DOTS),
     OPERATOR("ToBf16", "f", "h", round_rows),
     OPERATOR("Fp32Heads", "flfffff", "fff", run_heads, .linears = &FP32_LINEARS),
     OPERATOR("Fp32FeedForward", "fffffff", "ff", run_feed_forward, .linears = &FP32_LINEARS),
@@ -255,6 +256,7 @@ static const Operator operators[] = {
     OPERATOR("Int8Heads", "flbfffff", "fhh", run_heads, .linears = &INT8_LINEARS),
     OPERATOR("Int8FeedForward", "ffbffbfbff", "ff", run_feed_forward, .linears = &INT8_LINEARS),
     OPERATOR("Int8HeadsVnni", "flbfiffff", "fff", run_heads, .linears = &INT8_VNNI_LINEARS),
+    OPERATOR("Int8HeadsVnniBf16", "flbfiffff", "fhh", run_heads, .linears = &INT8_VNNI_BF16_LINEARS),
     OPERATOR("Int8FeedForwardVnni", "ffbfifbfibfif", "ff", run_feed_forward, .linears = &INT8_VNNI_LINEARS),
 };
 

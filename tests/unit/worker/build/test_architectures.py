@@ -11,7 +11,7 @@ import pytest
 from ostraka_worker.build.catalog import PRECISIONS
 from ostraka_worker.build.checkpoint import read_checkpoint
 from ostraka_worker.build.graph import write_graph
-from ostraka_worker.build.kernel_graphs import ATTENTIONS
+from ostraka_worker.build.kernel_graphs import ALONE, KINDS
 from ostraka_worker.build.progress import Silent
 from ostraka_worker.build.reference import reference_logits
 from ostraka_worker.engine import Line
@@ -84,7 +84,7 @@ def test_the_fp32_graph_agrees(built: Built) -> None:
 def test_the_int8_graph_agrees_as_far_as_8_bits_go(built: Built) -> None:
     """Measured: 0.04 to 0.10 of the logits' spread, by form. A bias, a norm or a pair that is mixed up costs all of it."""
     spread = np.std(built.expected)
-    for name in ("int8", "int8-avx512", "int8-vnni", "int8-amx"):
+    for name in ("int8", "int8-avx512", "int8-vnni", "int8-vnni-bf16", "int8-amx"):
         if engine := built.engines.get(name):
             ours = engine.run([line(ids) for ids in built.prompts])
             assert np.sqrt(np.mean((ours - built.expected) ** 2)) < 0.15 * spread, name
@@ -92,8 +92,9 @@ def test_the_int8_graph_agrees_as_far_as_8_bits_go(built: Built) -> None:
 
 def test_there_is_a_variant_for_each_kernel_that_takes_such_heads(built: Built, tmp_path: Path) -> None:
     write_graph(built.checkpoint, ANSWERS, "int8", tmp_path, Silent())
-    variants = {"model.amx.onnx", "model.vnni.onnx", "model.avx512.onnx"} if built.form.head_dims % 32 == 0 else set()
-    assert {path.name for path in tmp_path.iterdir()} == {"model.onnx", "model.onnx.data", *variants}
+    kinds = KINDS["int8"] if built.form.head_dims % 32 == 0 else ()
+    names = ["model.onnx", "model.onnx.data", *(f"model.{kind}.onnx" for kind in kinds)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
 
 def operators(graph: Path) -> set[str]:
@@ -105,6 +106,7 @@ def operators(graph: Path) -> set[str]:
     [
         ("fp32", "avx512", "MatMul", 1e-5),
         ("int8", "vnni", "MatMulIntegerToFloat", 0.15),
+        ("int8", "vnni-bf16", "MatMulIntegerToFloat", 0.15),
         ("int8", "amx", "MatMulIntegerToFloat", 0.15),
     ],
 )
@@ -119,11 +121,11 @@ def test_layers_too_odd_for_our_products_keep_the_runtimes(
         folder.mkdir()
         write_graph(checkpoint, ANSWERS, precision, folder, Silent())
         graphs = [folder / "model.onnx", folder / f"model.{kind}.onnx"]
-        assert graphs[1].exists() == (hidden == 96 or kind in ATTENTIONS)
+        assert graphs[1].exists() == (hidden == 96 or kind in ALONE)
         if not graphs[1].exists():
             continue
         ours = operators(graphs[1])
-        assert ours & {"LineAttention", "LineAttentionBf16"}
+        assert ours & {"LineAttention", "LineAttentionBf16", "LineAttentionBf16Dots"}
         is_own = any(name.startswith(f"{precision.capitalize()}FeedForward") for name in ours)
         assert (is_own, product in ours) == (hidden == 96, hidden == 80)
         if kind in usable_kinds():
