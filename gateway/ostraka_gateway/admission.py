@@ -82,7 +82,7 @@ def admit(demand: Demand, load: Load, queue_limit_tokens: int) -> None:
     best_s, deadline_s = demand.best_s(load), demand.deadline_s
     if best_s > HOPELESS * deadline_s:
         raise DeadlineExceeded(
-            f"reading this takes {best_s:.1f} s at best and the deadline is {deadline_s:.1f} s: "
+            f"reading this takes {_told(best_s)} at best and the deadline is {_told(deadline_s)}: "
             "ask fewer questions at a time, or allow more time with x-deadline-ms"
         )
     if (refusal := _overload(demand, load, queue_limit_tokens)) is not None:
@@ -95,14 +95,18 @@ def _overload(demand: Demand, load: Load, queue_limit_tokens: int) -> Overloaded
     reading_s = min(max(demand.best_s(load), load.call_s), deadline_s)
     if wait_s and (late_s := wait_s * load.caution + reading_s - deadline_s) > 0:
         return Overloaded(
-            f"{wait_s:.1f} s of work are ahead: an answer may take {late_s + deadline_s:.1f} s, "
-            f"and the deadline is {deadline_s:.1f} s",
+            f"{_told(wait_s)} of work are ahead: an answer may take {_told(late_s + deadline_s)}, "
+            f"and the deadline is {_told(deadline_s)}",
             _retry_s(late_s),
         )
     if load.queued_tokens and (over := load.queued_tokens + demand.tokens - queue_limit_tokens) > 0:
         over_s = min(over, load.queued_tokens) / load.tokens_per_s if load.tokens_per_s else 0.0
         return Overloaded(f"{load.queued_tokens} tokens are waiting, of {queue_limit_tokens} at most", _retry_s(over_s))
     return None
+
+
+def _told(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
 
 
 def _wait_of(refusal: Overloaded) -> float:

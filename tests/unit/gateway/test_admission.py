@@ -72,6 +72,12 @@ def test_a_refusal_names_the_time_it_was_refused_for():
         ask(100, 9.0, load(8_000))
 
 
+def test_a_short_time_is_told_in_milliseconds():
+    """It said "0.0 s"."""
+    with pytest.raises(DeadlineExceeded, match=r"takes 100 ms at best and the deadline is 4 ms"):
+        ask(100, 0.004, load(0))
+
+
 def test_the_queue_may_be_filled_to_the_last_token():
     ask(400, 99.0, load(9_600))
     assert refused(Overloaded, 901, 99.0, load(9_600)) == pytest.approx(0.501)
