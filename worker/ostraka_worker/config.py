@@ -14,7 +14,7 @@ DEFAULT_IDLE_CALL_S = 1.0
 
 @dataclass(frozen=True)
 class StateCacheConfig:
-    """Full, the embedded model's takes 201 MB: 25 KB a token."""
+    """Full, the embedded model's takes 201 MB: 25 KB a token, at most."""
 
     state_cache: int = option(16, "most states a worker keeps, so as not to read them again; 0 keeps none")
     state_cache_tokens: int = option(8192, "most tokens of all states a worker keeps; 0 keeps none")

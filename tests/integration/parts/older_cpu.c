@@ -1,5 +1,5 @@
-/* Preloaded, it has a process see a CPU without AMX; compiled with -DNO_VNNI, without that too, with -DNO_AVX512, without any
-   of AVX-512: CPUID traps here, and is answered with less. Exit code 77 where the CPU cannot trap it. */
+/* Preloaded, it has a process see a CPU without AMX; compiled with -DNO_BF16 or -DNO_VNNI, without these either, with
+   -DNO_AVX512, without any of AVX-512: CPUID traps here, and is answered with less. Exit code 77 where the CPU cannot trap it. */
 #define _GNU_SOURCE
 #include <cpuid.h>
 #include <signal.h>
@@ -34,7 +34,7 @@ static void answer(int number, siginfo_t *info, void *context) {
     }
     if (leaf == 7 && part == 1) {
         a &= ~(1u << 21);
-#ifdef NO_AVX512
+#if defined NO_AVX512 || defined NO_BF16
         a &= ~(1u << 5);
 #endif
     }

@@ -37,7 +37,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("flags", "lacks"), [([], {"amx"}), (["-DNO_VNNI"], {"amx", "vnni-bf16", "vnni"}), (["-DNO_AVX512"], set(KINDS))]
+    ("flags", "lacks"),
+    [
+        ([], {"amx"}),
+        (["-DNO_BF16"], {"amx", "vnni-bf16"}),
+        (["-DNO_VNNI"], {"amx", "vnni-bf16", "vnni"}),
+        (["-DNO_AVX512"], set(KINDS)),
+    ],
 )
 def test_an_older_cpu_is_served_by_what_it_can_run(
     folder: ModelFolder, tmp_path: Path, flags: list[str], lacks: set[str]

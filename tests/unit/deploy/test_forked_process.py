@@ -2,7 +2,6 @@
 
 import signal
 import socket
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -14,15 +13,15 @@ from ostraka.restarts import RestartPolicy
 from tests.clocks import FakeClock
 
 
-def test_a_fork_of_a_zygote_that_is_dying_is_asked_for_again_once_its_end_is_seen():
+def test_a_fork_of_a_zygote_that_is_dying_is_asked_for_again_once_its_end_is_seen(monkeypatch):
     """Killed, it has closed its socket some milliseconds before it can be reaped."""
+    FakeClock().install(monkeypatch, forking)
     zygote = Zygote("zygote", lambda _: [], RestartPolicy(lambda: 1.0))
     zygote.process = SimpleNamespace(pid=0, poll=lambda: None)
     zygote.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     zygote.control.settimeout(0.0)
     theirs.send(b"loaded")
     theirs.close()
-    zygote.heard_at = time.monotonic()
     fork = zygote.fork(["serve"])
     assert fork.poll() is None
     zygote.process = None

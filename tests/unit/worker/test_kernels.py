@@ -224,6 +224,9 @@ def test_a_library_of_other_sources_is_not_used(tmp_path: Path, monkeypatch: pyt
         (("amx", "avx512"), ("avx512",), "model.avx512.onnx"),
         (("amx", "avx512"), (), "model.onnx"),
         ((), ("amx", "avx512"), "model.onnx"),
+        (("vnni-bf16", "vnni", "avx512"), ("avx512", "vnni", "vnni-bf16"), "model.vnni-bf16.onnx"),
+        (("vnni", "avx512"), ("amx", "avx512", "vnni", "vnni-bf16"), "model.vnni.onnx"),
+        (("vnni-bf16", "vnni", "avx512"), ("avx512", "amx"), "model.avx512.onnx"),
     ],
 )
 def test_the_best_variant_that_is_there_and_usable(
@@ -233,6 +236,10 @@ def test_the_best_variant_that_is_there_and_usable(
         (tmp_path / f"model.{each}.onnx").touch()
     monkeypatch.setattr(kernels, "usable_kinds", lambda: usable)
     assert kernels.best_graph(tmp_path / "model.onnx").name == best
+
+
+def test_the_kind_that_does_more_in_one_instruction_is_tried_first() -> None:
+    assert [*kernels.KINDS] == ["amx", "vnni-bf16", "vnni", "avx512"]
 
 
 IS_TARGET = (sys.platform, platform.machine()) == ("linux", "x86_64")

@@ -22,7 +22,11 @@ Arrays = dict[str, np.ndarray]
 VARIANTS = [Variant(kind, weights, is_whole=True) for weights, kinds in WHOLE_KINDS.items() for kind in kinds]
 
 
-@pytest.fixture(params=VARIANTS, ids=lambda each: f"{each.weights}-{each.kind}", scope="module")
+def name_of(variant: Variant) -> str:
+    return f"{variant.weights}-{variant.kind}"
+
+
+@pytest.fixture(params=VARIANTS, ids=name_of, scope="module")
 def variant(request: pytest.FixtureRequest) -> Variant:
     chosen: Variant = request.param
     if chosen.kind not in usable_kinds():
@@ -157,7 +161,7 @@ def expected_feed(precision: str, given: Arrays) -> list[np.ndarray]:
 def heads(variant: Variant) -> ort.InferenceSession:
     inputs = heads_inputs(variant, 1, norms=False)
     numbers = {"heads": HEADS, "kv_heads": KV_HEADS, "epsilon": EPSILON}
-    kind, kept = variant.heads, np.uint16 if variant.keeps_halves else np.float32
+    kind, kept = variant.heads_operator, np.uint16 if variant.keeps_halves else np.float32
     node = helper.make_node(kind, list(inputs), ["query", "key", "value"], domain=DOMAIN, **numbers)
     return make_session(node, inputs, {"query": np.float32, "key": kept, "value": kept})
 
@@ -169,7 +173,9 @@ def feed(variant: Variant) -> ort.InferenceSession:
 
 def feed_session(variant: Variant, threads: int = 1) -> ort.InferenceSession:
     inputs = feed_inputs(variant, 1)
-    node = helper.make_node(variant.feed_forward, list(inputs), ["normed", "residual"], domain=DOMAIN, epsilon=EPSILON)
+    node = helper.make_node(
+        variant.feed_forward_operator, list(inputs), ["normed", "residual"], domain=DOMAIN, epsilon=EPSILON
+    )
     return make_session(node, inputs, {"normed": np.float32, "residual": np.float32}, threads)
 
 
@@ -185,7 +191,7 @@ def test_heads_are_mixed_normalised_and_turned(
     given = heads_inputs(variant, rows, norms=norms)
     query, key, value = heads.run(None, given)
     expected = expected_heads(precision, given)
-    rounding = 2**-8 if precision == "int8" else 1e-5
+    rounding = 2**-8 if variant.keeps_halves else 1e-5
     np.testing.assert_allclose(query, expected[0], atol=1e-4, rtol=1e-4)
     for ours, wanted in ((key, expected[1]), (value, expected[2])):
         np.testing.assert_allclose(as_floats(ours), wanted, atol=rounding / 4, rtol=rounding)
@@ -208,7 +214,7 @@ def test_a_float_times_one_keeps_each_of_its_bits(
         assert ours.tobytes() == given["normed"].tobytes()
 
 
-@pytest.mark.parametrize("variant", [each for each in VARIANTS if each.weights == "int8"], ids=str, indirect=True)
+@pytest.mark.parametrize("variant", [each for each in VARIANTS if each.weights == "int8"], ids=name_of, indirect=True)
 @pytest.mark.parametrize("rows", [1, 14, 15, 40, 300])
 def test_sums_of_eight_bits_are_exact(variant: Variant, heads: ort.InferenceSession, rows: int) -> None:
     """Of whole numbers with a scale of 1, the largest of either sign among them."""

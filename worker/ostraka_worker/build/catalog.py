@@ -9,7 +9,7 @@ from ostraka_shared.model_folder import ModelFolder, open_folder
 # Raised whenever the same source would give another folder.
 BUILDER_VERSION = "11"
 PRECISIONS = ("fp32", "int8")
-# int8 is 2 to 7 times faster, but moved P(yes) by up to 0.20 on 600 held-out questions; right answers come first.
+# int8 is 2 to 4 times faster, but moved P(yes) by up to 0.20 on 600 held-out questions; right answers come first.
 DEFAULT_PRECISION = "fp32"
 
 

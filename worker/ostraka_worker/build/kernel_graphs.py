@@ -23,9 +23,10 @@ KINDS = {"fp32": ("avx512",), "bf16": ("avx512", "amx"), "int8": ("avx512", "vnn
 WHOLE_KINDS = {"fp32": ("avx512",), "bf16": ("avx512", "amx"), "int8": ("vnni", "vnni-bf16", "amx")}
 """Those whose layers are our own as a whole, where they fit; of the others the attention alone."""
 ALONE = ("avx512", "amx")
-"""Those that are of use with their attention alone."""
+"""Those that are written with their attention alone too: the others' would save little beside the runtime's products."""
 WEIGHTS = {"fp32": ("panels",), "bf16": ("halves",), "int8": ("tiles", "scale")}
-"""What follows a layer's name in those of its weights."""
+"""What follows a layer's name in those of its weights; OFFSET too, where rows lie shifted."""
+OFFSET = "offset"
 LAYOUTS = {"fp32": "Fp32", "bf16": "Halves", "int8": "Int8"}
 """Bf16Heads and Bf16FeedForward were operators of another one."""
 NO_BIAS, NO_HEAD_NORMS = "no_bias", "no_head_norms"
@@ -63,25 +64,34 @@ class Variant:
         return self.weights == "int8" and self.kind in {"amx", "vnni-bf16"}
 
     @property
-    def attention(self) -> str:
+    def is_shifted(self) -> bool:
+        return self.kind in {"vnni", "vnni-bf16"}
+
+    @property
+    def attention_operator(self) -> str:
         if not self.keeps_halves:
             return "LineAttention"
         return "LineAttentionBf16" if self.kind == "amx" else "LineAttentionBf16Dots"
 
     @property
-    def heads(self) -> str:
-        """An operator's name stands for the layout of its weights too: so a folder of another one is refused and not
-        misread. After it, the instructions, where there are others for that layout."""
-        made_by = {("amx", "bf16"): "Amx", ("vnni", "int8"): "Vnni", ("vnni-bf16", "int8"): "VnniBf16"}
-        return f"{LAYOUTS[self.weights]}Heads{made_by.get((self.kind, self.weights), '')}"
+    def heads_operator(self) -> str:
+        return f"{LAYOUTS[self.weights]}Heads{self._instructions}{'Bf16' if self.kind == 'vnni-bf16' else ''}"
 
     @property
-    def feed_forward(self) -> str:
-        return self.heads.replace("Heads", "FeedForward").removesuffix("Bf16")
+    def feed_forward_operator(self) -> str:
+        return f"{LAYOUTS[self.weights]}FeedForward{self._instructions}"
+
+    @property
+    def _instructions(self) -> str:
+        """An operator's name stands for the layout of its weights, so that a folder of another one is refused and not
+        misread. After it, the instructions, where there are others for that layout."""
+        if self.is_shifted:
+            return "Vnni"
+        return "Amx" if (self.kind, self.weights) == ("amx", "bf16") else ""
 
     def weights_of(self, name: str) -> list[str]:
         parts = WEIGHTS[self.weights]
-        return [f"{name}_{part}" for part in ((*parts, "offset") if "vnni" in self.kind else parts)]
+        return [f"{name}_{part}" for part in ((*parts, OFFSET) if self.is_shifted else parts)]
 
     def kept(self, name: str) -> str:
         """What is kept of these rows, in the kernels' own type."""
@@ -160,7 +170,7 @@ def _rounded(layer: Layer, variant: Variant) -> list[NodeProto]:
 def _attend(layer: Layer, index: int, config: Config, variant: Variant) -> NodeProto:
     rows = (variant.kept(layer.key), variant.kept(layer.value))
     inputs = [layer.query, *rows, f"past_key_{index}", f"past_value_{index}", "lines"]
-    return _with_heads(helper.make_node(variant.attention, inputs, [layer.attended], domain=DOMAIN), config)
+    return _with_heads(helper.make_node(variant.attention_operator, inputs, [layer.attended], domain=DOMAIN), config)
 
 
 def _with_heads(node: NodeProto, config: Config) -> NodeProto:
@@ -174,7 +184,7 @@ def _heads(layer: Layer, index: int, config: Config, variant: Variant) -> NodePr
     gains = f"head_norm_{index}" if config.has_head_norms else NO_HEAD_NORMS
     inputs = [layer.normed, "positions", *variant.weights_of(f"qkv_{index}"), bias, gains, "cosines", "sines"]
     outputs = [layer.query, variant.kept(layer.key), variant.kept(layer.value)]
-    node = helper.make_node(variant.heads, inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon)
+    node = helper.make_node(variant.heads_operator, inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon)
     return _with_heads(node, config)
 
 
@@ -182,7 +192,7 @@ def _feed_forward(layer: Layer, index: int, config: Config, variant: Variant) ->
     inputs = [layer.selected, layer.residual, *variant.weights_of(f"out_{index}"), f"ffn_norm_{index}"]
     inputs += [*variant.weights_of(f"ffn_{index}_wide"), *variant.weights_of(f"ffn_{index}_down"), f"norm_{index + 1}"]
     outputs = [layer.next_normed, layer.next_residual]
-    return helper.make_node(variant.feed_forward, inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon)
+    return helper.make_node(variant.feed_forward_operator, inputs, outputs, domain=DOMAIN, epsilon=config.norm_epsilon)
 
 
 def _lines() -> onnx.ValueInfoProto:

@@ -20,7 +20,8 @@ CPU_INFO = Path("/proc/cpuinfo")
 KINDS = {"amx": "has_amx", "vnni-bf16": "has_vnni_bf16", "vnni": "has_vnni", "avx512": "has_avx512"}
 """The best first, with the library's function that says whether the machine has what it takes."""
 PRODUCTS = b"Int8FeedForward"
-"""The operator that a graph has if a layer's products are our own too; where they do not fit, only its attention is."""
+"""What an operator's name begins with that a graph has if a layer's products are our own too; where they do not fit,
+only its attention is."""
 
 
 @cache

@@ -151,16 +151,21 @@ static void weigh(Columns *columns, const Block *block) {
     }
 }
 
-/* Adds DOTS rows of pairs, `stride` bytes apart, times [pairs, COLUMNS] of others: `next` bytes from one to the next, the
- * halves of the columns `apart`. */
-static inline __attribute__((always_inline)) void add_dots(
-    const char *rows, size_t stride, int pairs, const char *others, size_t next, size_t apart, __m512 sums[DOTS][2]) {
-    for (int pair = 0; pair < pairs; pair++, rows += 4, others += next) {
-        const __m512bh left = (__m512bh)_mm512_load_si512(others), right = (__m512bh)_mm512_load_si512(others + apart);
+/* DOTS rows of pairs, `stride` bytes apart, and what they are multiplied with, [pairs, COLUMNS]: from one pair to the next
+ * `step` bytes, and `apart` bytes between the halves of the columns. */
+typedef struct {
+    const char *rows, *others;
+    size_t stride, step, apart;
+} Dots;
+
+static inline __attribute__((always_inline)) void add_dots(Dots dots, int pairs, __m512 sums[DOTS][2]) {
+    for (int pair = 0; pair < pairs; pair++, dots.rows += 4, dots.others += dots.step) {
+        const __m512bh left = (__m512bh)_mm512_load_si512(dots.others);
+        const __m512bh right = (__m512bh)_mm512_load_si512(dots.others + dots.apart);
 #pragma GCC unroll 8
         for (int row = 0; row < DOTS; row++) {
             int32_t both;
-            memcpy(&both, rows + row * stride, sizeof both);
+            memcpy(&both, dots.rows + row * dots.stride, sizeof both);
             const __m512bh value = (__m512bh)_mm512_set1_epi32(both);
             sums[row][0] = _mm512_dpbf16_ps(sums[row][0], value, left);
             sums[row][1] = _mm512_dpbf16_ps(sums[row][1], value, right);
@@ -184,7 +189,7 @@ static void score_by_dots(Columns *columns, const Block *block) {
         for (int row = 0; row < DOTS; row++)
             sums[row][0] = sums[row][1] = _mm512_setzero_ps();
         for (int dim = 0; dim < columns->dims; dim += PAIR_DIMS, query += 2 * TILE_BYTES)
-            add_dots(keys + dim * 2, block->key_stride, PAIR_DIMS / 2, query, 64, TILE_BYTES, sums);
+            add_dots((Dots){keys + dim * 2, query, block->key_stride, 64, TILE_BYTES}, PAIR_DIMS / 2, sums);
         store_sums(columns->scores + key * COLUMNS, sums);
     }
 }
@@ -198,7 +203,7 @@ static void weigh_by_dots(Columns *columns, const Block *block) {
             sums[row][1] = _mm512_load_ps(weighted + row * COLUMNS + 16);
         }
         const char *values = block->values + dim * block->value_stride;
-        add_dots(values, block->value_stride, block->count / 2, columns->odds, COLUMNS * 4, 64, sums);
+        add_dots((Dots){values, columns->odds, block->value_stride, COLUMNS * 4, 64}, block->count / 2, sums);
         store_sums(weighted, sums);
     }
 }

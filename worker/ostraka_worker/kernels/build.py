@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parent
 LIBRARY = FOLDER / "kernels.so"
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ["-O3", "-std=gnu11", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"]
-# For the whole library: whoever loads it asks has_avx512, has_vnni and has_amx before anything else.
+# For the whole library: whoever loads it asks the functions of kernels.KINDS before anything else.
 AVX512 = ["avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni", "avx512bf16"]
 MACHINE = [*AVX512, "fma", "amx-tile", "amx-bf16", "amx-int8"]
 

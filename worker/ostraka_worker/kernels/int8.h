@@ -1,12 +1,18 @@
 /* What the products in 8 bits share, whatever instructions make them: how a row is rounded, and what its sums become. */
 #pragma once
+#include "attention.h"
 #include "linear.h"
+#include "tiles.h"
 #include "vectors.h"
 
-/* Inputs that lie together; past the last there are zeros. */
+/* Inputs that lie together; past the last, weights are 0. */
 enum { STEP_BYTES = 64 };
 
 static inline int steps_of(int inner) { return (inner + STEP_BYTES - 1) / STEP_BYTES; }
+
+static inline int64_t panel_elements(int64_t inner) { return (int64_t)steps_of((int)inner) * 2 * TILE_BYTES; }
+
+static inline void keep_halves(const float *from, void *to, int64_t count) { round_to_bf16(from, to, count); }
 
 /* The bits of floats without their sign are in the order of the floats, and after all of them come those that are none. */
 static inline __m512i magnitude(const float *values) { return (__m512i)_mm512_abs_ps(_mm512_loadu_ps(values)); }

@@ -5,8 +5,6 @@
 /* More rows at a time, and what lies between two products leaves the second cache; fewer, and weights pass more often. */
 enum { MOST_ROWS = 256 };
 
-static int64_t least(int64_t one, int64_t other) { return one < other ? one : other; }
-
 static int most(int one, int other) { return one > other ? one : other; }
 
 /* Of one row: what makes its mean square one. */

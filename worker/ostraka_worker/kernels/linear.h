@@ -55,8 +55,13 @@ typedef struct {
     void (*end)(void);
 } Linears;
 
-/* BF16: weights in bfloat16, all else in float; of two kinds of instructions. */
+/* BF16: weights in bfloat16, all else in float; of two kinds of instructions. INT8_VNNI_BF16: keys and values are kept in
+ * bfloat16. */
 extern const Linears INT8_LINEARS, INT8_VNNI_LINEARS, INT8_VNNI_BF16_LINEARS, FP32_LINEARS, BF16_LINEARS, BF16_AMX_LINEARS;
+
+static inline int least(int64_t one, int64_t other) { return (int)(one < other ? one : other); }
+
+static inline void nothing(void) {}
 
 static inline void keep_floats(const float *from, void *to, int64_t count) { memcpy(to, from, (size_t)count * sizeof *from); }
 

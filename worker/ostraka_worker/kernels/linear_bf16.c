@@ -13,8 +13,6 @@
  * 12 no more than 1.05. */
 enum { STEP_INPUTS = 32, PARTS = 3, PAIR_ROWS = 2 * TILE_ROWS, GROUP = 6, STEPS = 2, AHEAD = 4 };
 
-static int least(int64_t one, int64_t other) { return (int)(one < other ? one : other); }
-
 static int64_t panel_elements(int64_t inner) { return inner * PANEL; }
 
 static size_t tile_bytes(int inner) { return (size_t)inner / STEP_INPUTS * PARTS * TILE_BYTES; }
@@ -171,8 +169,6 @@ static void multiply(const Product *product) {
     const int panels = product->weights->outer / PANEL;
     product->threads->run(product->threads->context, multiply_group, (size_t)(panels + GROUP - 1) / GROUP, (void *)product);
 }
-
-static void nothing(void) {}
 
 const Linears BF16_AMX_LINEARS = {
     .is_scaled = 0, .panel_elements = panel_elements, .laid_bytes = laid_bytes, .lay_row = lay_row, .multiply = multiply,

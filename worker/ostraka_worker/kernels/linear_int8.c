@@ -1,13 +1,10 @@
 /* On AMX tiles. A row lies in tiles, of each 16 rows for each STEP_BYTES of them one; a panel is, for each STEP_BYTES inputs,
  * two tiles side by side: [16 groups of 4 inputs, 16 outputs, 4]. */
-#include "attention.h"
 #include "int8.h"
 #include "linear.h"
 #include "tiles.h"
 
 enum { PAIR_ROWS = 2 * TILE_ROWS };
-
-static int64_t panel_elements(int64_t inner) { return (int64_t)steps_of((int)inner) * 2 * TILE_BYTES; }
 
 static size_t laid_bytes(int64_t rows, int inner) {
     return (size_t)((rows + TILE_ROWS - 1) / TILE_ROWS) * steps_of(inner) * TILE_BYTES;
@@ -79,9 +76,7 @@ static void multiply(const Product *product) {
     shape_tiles(TILE_ROWS, TILE_ROWS);
 }
 
-static void keep(const float *from, void *to, int64_t count) { round_to_bf16(from, to, count); }
-
 const Linears INT8_LINEARS = {
     .is_scaled = 1, .panel_elements = panel_elements, .laid_bytes = laid_bytes, .lay_row = lay_row, .multiply = multiply,
-    .kept_bytes = sizeof(uint16_t), .keep = keep, .begin = begin_tiles, .end = end_tiles,
+    .kept_bytes = sizeof(uint16_t), .keep = keep_halves, .begin = begin_tiles, .end = end_tiles,
 };
