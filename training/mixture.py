@@ -4,6 +4,7 @@
     python -m training.mixture DATA_DIR --stage broad --examples 12000 --output broad.jsonl.gz
     python -m training.mixture DATA_DIR --stage wide --examples 53000 --output wide.jsonl.gz
     python -m training.mixture DATA_DIR --stage evidence --examples 31000 --output evidence.jsonl.gz
+    python -m training.mixture DATA_DIR --stage wordings --examples 20000 --output wordings.jsonl.gz
 
 DATA_DIR holds a SOURCE.jsonl.gz for each source of a stage, in the form of docs/eval.md; own data is added. A source is
 drawn from over and over where it is small. What is long is drawn less often: the model serves short texts, and learns
@@ -17,6 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from random import Random
+
+from training.rewording import Rewording
 
 OWN_DATA = Path(__file__).with_name("own_data") / "own_train.jsonl.gz"
 OWN_SHARE = 0.25
@@ -112,8 +115,21 @@ STAGES["evidence"] = STAGES["wide"] | {
     "cosmosqa_dev": 0.4,
     "arct_warrants": 0.3,
 }
+STAGES["wordings"] = STAGES["evidence"] | {
+    "qnli_dev": 2.5,
+    "jailbreakbench": 3.0,
+    "hatecheck": 0.9,
+    "bipia_injection": 0.8,
+    "davidson_hate": 0.7,
+    "surge_toxicity": 0.6,
+    "sms_spam": 0.5,
+    "query_wellformed": 0.3,
+}
 """First whether a text and a label belong together, then more kinds of question: a mixture of all 38 sources alike had
-taught nothing after 5,000 examples (loss 0.85, as at the start); the first of these was at 0.58 after 6,000."""
+taught nothing after 5,000 examples (loss 0.85, as at the start); the first of these was at 0.58 after 6,000. Last,
+what is meant and not how a source happens to ask it."""
+REWORDED = {"wordings": 0.75}
+"""Of the questions that rewording.py has other words for, the share that is asked in them."""
 SHORT_CHARS = 500
 """Twice as long is kept half as often: some 130 tokens."""
 
@@ -130,9 +146,11 @@ def main() -> None:
     values = parser.parse_args()
     shares = STAGES[values.stage]
     sources = {name: read(values.data / f"{name}.jsonl.gz") for name in shares}
-    drawn = draw(shares, sources, read(OWN_DATA), values.examples, Random(values.seed))
+    lot = Random(values.seed)
+    drawn = draw(shares, sources, read(OWN_DATA), values.examples, lot)
+    rewording = Rewording(REWORDED.get(values.stage, 0.0))
     with gzip.open(values.output, "wt", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in drawn)
+        file.writelines(f"{rewording.reword(line, lot)}\n" for line in drawn)
 
 
 def read(path: Path) -> list[str]:

@@ -23,7 +23,7 @@ KINDS = {"fp32": ("avx512",), "bf16": ("avx512", "amx"), "int8": ("avx512", "vnn
 WHOLE_KINDS = {"fp32": ("avx512",), "bf16": ("avx512", "amx"), "int8": ("vnni", "vnni-bf16", "amx")}
 """Those whose layers are our own as a whole, where they fit; of the others the attention alone."""
 ALONE = ("avx512", "amx")
-"""Those that are written with their attention alone too: the others' would save little beside the runtime's products."""
+"""Those that are written with their attention alone too: others would save little beside the runtime's products."""
 WEIGHTS = {"fp32": ("panels",), "bf16": ("halves",), "int8": ("tiles", "scale")}
 """What follows a layer's name in those of its weights; OFFSET too, where rows lie shifted."""
 OFFSET = "offset"
