@@ -148,9 +148,11 @@ def main() -> None:
     sources = {name: read(values.data / f"{name}.jsonl.gz") for name in shares}
     lot = Random(values.seed)
     drawn = draw(shares, sources, read(OWN_DATA), values.examples, lot)
-    rewording = Rewording(REWORDED.get(values.stage, 0.0))
+    if share := REWORDED.get(values.stage):
+        rewording = Rewording(share)
+        drawn = (rewording.reword(line, lot) for line in drawn)
     with gzip.open(values.output, "wt", encoding="utf-8") as file:
-        file.writelines(f"{rewording.reword(line, lot)}\n" for line in drawn)
+        file.writelines(f"{line}\n" for line in drawn)
 
 
 def read(path: Path) -> list[str]:

@@ -1,15 +1,13 @@
 /* Keys, values and odds in bfloat16, products and sums in float: on AMX tiles, or two products a lane with AVX-512 (dots).
  * Scores lie [keys, columns], so that keys need no packing and the softmax no sum across lanes. */
 #include "attention.h"
+#include "held.h"
 #include "softmax.h"
 #include "tiles.h"
 
 #include <string.h>
 
-enum {
-    PAIR_DIMS = 32, AHEAD_KEYS = 64,
-    DOTS = 8 /* keys, or dims, whose sums are held in registers: 16 of them, two halves of the columns each */
-};
+enum { PAIR_DIMS = 32, AHEAD_KEYS = 64 };
 
 /* The upper half of each lane is `high` rounded, the lower one `low`. Neither is negative. */
 static inline __m512i round_pair(__m512 low, __m512 high) {
@@ -151,19 +149,19 @@ static void weigh(Columns *columns, const Block *block) {
     }
 }
 
-/* DOTS rows of pairs, `stride` bytes apart, and what they are multiplied with, [pairs, COLUMNS]: from one pair to the next
+/* HELD rows of pairs, `stride` bytes apart, and what they are multiplied with, [pairs, COLUMNS]: from one pair to the next
  * `step` bytes, and `apart` bytes between the halves of the columns. */
 typedef struct {
     const char *rows, *others;
     size_t stride, step, apart;
 } Dots;
 
-static inline __attribute__((always_inline)) void add_dots(Dots dots, int pairs, __m512 sums[DOTS][2]) {
+static inline __attribute__((always_inline)) void add_dots(Dots dots, int pairs, Held sums) {
     for (int pair = 0; pair < pairs; pair++, dots.rows += 4, dots.others += dots.step) {
         const __m512bh left = (__m512bh)_mm512_load_si512(dots.others);
         const __m512bh right = (__m512bh)_mm512_load_si512(dots.others + dots.apart);
 #pragma GCC unroll 8
-        for (int row = 0; row < DOTS; row++) {
+        for (int row = 0; row < HELD; row++) {
             int32_t both;
             memcpy(&both, dots.rows + row * dots.stride, sizeof both);
             const __m512bh value = (__m512bh)_mm512_set1_epi32(both);
@@ -173,38 +171,27 @@ static inline __attribute__((always_inline)) void add_dots(Dots dots, int pairs,
     }
 }
 
-static inline void store_sums(float *to, __m512 sums[DOTS][2]) {
-    for (int row = 0; row < DOTS; row++) {
-        _mm512_store_ps(to + row * COLUMNS, sums[row][0]);
-        _mm512_store_ps(to + row * COLUMNS + 16, sums[row][1]);
-    }
-}
-
 static void score_by_dots(Columns *columns, const Block *block) {
-    for (int key = 0; key < block->count; key += DOTS) {
+    for (int key = 0; key < block->count; key += HELD) {
         const char *keys = block->keys + key * block->key_stride, *query = columns->query;
         if (block->is_first && key % STEP_KEYS == 0)
             fetch_rows(keys + AHEAD_KEYS * block->key_stride, block->key_stride, columns->dims);
-        __m512 sums[DOTS][2];
-        for (int row = 0; row < DOTS; row++)
-            sums[row][0] = sums[row][1] = _mm512_setzero_ps();
+        Held sums;
+        clear(sums);
         for (int dim = 0; dim < columns->dims; dim += PAIR_DIMS, query += 2 * TILE_BYTES)
             add_dots((Dots){keys + dim * 2, query, block->key_stride, 64, TILE_BYTES}, PAIR_DIMS / 2, sums);
-        store_sums(columns->scores + key * COLUMNS, sums);
+        store_held(columns->scores + key * COLUMNS, sums);
     }
 }
 
 static void weigh_by_dots(Columns *columns, const Block *block) {
-    for (int dim = 0; dim < columns->dims; dim += DOTS) {
+    for (int dim = 0; dim < columns->dims; dim += HELD) {
         float *weighted = columns->weighted + dim * COLUMNS;
-        __m512 sums[DOTS][2];
-        for (int row = 0; row < DOTS; row++) {
-            sums[row][0] = _mm512_load_ps(weighted + row * COLUMNS);
-            sums[row][1] = _mm512_load_ps(weighted + row * COLUMNS + 16);
-        }
+        Held sums;
+        load_held(weighted, sums);
         const char *values = block->values + dim * block->value_stride;
         add_dots((Dots){values, columns->odds, block->value_stride, COLUMNS * 4, 64}, block->count / 2, sums);
-        store_sums(weighted, sums);
+        store_held(weighted, sums);
     }
 }
 

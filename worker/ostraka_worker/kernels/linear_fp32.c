@@ -111,12 +111,9 @@ typedef void Sum(const Share *share);
 #define SUM(rows)                                                              \
     static void sum_##rows(const Share *share) { sum_rows(rows, 0, share); }      \
     static void sum_halves_##rows(const Share *share) { sum_rows(rows, 1, share); }
-SUM(1) SUM(2) SUM(3) SUM(4) SUM(5) SUM(6) SUM(7) SUM(8) SUM(9) SUM(10) SUM(11) SUM(12) SUM(13) SUM(14)
+EACH_SHARE(SUM)
 
-#define ALL(sum)                                                                                                       \
-    {NULL, sum##1, sum##2, sum##3, sum##4, sum##5, sum##6, sum##7, sum##8, sum##9, sum##10, sum##11, sum##12, sum##13, \
-     sum##14}
-static Sum *const sum_of[2][MOST_SHARED + 1] = {ALL(sum_), ALL(sum_halves_)};
+static Sum *const sum_of[2][MOST_SHARED + 1] = {BY_ROWS(sum_), BY_ROWS(sum_halves_)};
 
 static void gate(const float *sums, int count, float *to) {
     for (int row = 0; row < count; row++, sums += PANEL, to += PANEL)

@@ -64,10 +64,9 @@ typedef void Sum(const Share *share);
 
 #define SUM(rows) \
     static void sum_##rows(const Share *share) { sum_rows(rows, share); }
-SUM(1) SUM(2) SUM(3) SUM(4) SUM(5) SUM(6) SUM(7) SUM(8) SUM(9) SUM(10) SUM(11) SUM(12) SUM(13) SUM(14)
+EACH_SHARE(SUM)
 
-static Sum *const sum_of[MOST_SHARED + 1] = {NULL,  sum_1, sum_2, sum_3,  sum_4,  sum_5,  sum_6, sum_7,
-                                           sum_8, sum_9, sum_10, sum_11, sum_12, sum_13, sum_14};
+static Sum *const sum_of[MOST_SHARED + 1] = BY_ROWS(sum_);
 
 /* All rows beside one panel. Each share asks for its part of the next. */
 static void multiply_panel(void *data, size_t index) {

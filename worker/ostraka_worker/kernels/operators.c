@@ -1,6 +1,6 @@
 /* The kernels as ONNX Runtime operators of the domain "ostraka": LineAttention; in bfloat16 LineAttentionBf16 (AMX),
- * LineAttentionBf16Dots (AVX-512) and ToBf16;
- * Heads and FeedForward, between two attentions, each in float, of weights in float or in bfloat16, and in 8 bits. */
+ * LineAttentionBf16Dots (AVX-512) and ToBf16; Heads and FeedForward, between two attentions, each in float, of weights in float or
+ * in bfloat16, and in 8 bits. */
 #include "attention.h"
 #include "layers.h"
 #include "ort.h"
