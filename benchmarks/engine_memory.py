@@ -73,7 +73,7 @@ def load(folder: Path, embedded: str | None) -> Engine:
         checkpoint = read_checkpoint(write_tiny(folder / "tiny.gguf", head_dims=32), Silent())
         write_graph(checkpoint, (15, 16), "int8", folder, Silent())
         graph = folder / "model.onnx"
-    return OnnxEngine(best_graph(graph))
+    return OnnxEngine(best_graph(graph, {each.name for each in graph.parent.iterdir()}))
 
 
 def tell(done: int, resident_mb: float) -> None:

@@ -140,7 +140,7 @@ def main() -> None:
     )
     parser.add_argument("data", type=Path)
     parser.add_argument("--stage", choices=STAGES, required=True)
-    parser.add_argument("--examples", type=int, required=True)
+    parser.add_argument("--examples", type=_count, required=True)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, required=True)
     values = parser.parse_args()
@@ -151,8 +151,14 @@ def main() -> None:
     if share := REWORDED.get(values.stage):
         rewording = Rewording(share)
         drawn = (rewording.reword(line, lot) for line in drawn)
-    with gzip.open(values.output, "wt", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in drawn)
+    lines = "".join(f"{line}\n" for line in drawn)
+    values.output.write_bytes(gzip.compress(lines.encode(), mtime=0))  # the same lot gives the same bytes
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is no number of examples")
+    return int(text)
 
 
 def read(path: Path) -> list[str]:

@@ -21,8 +21,8 @@ from ostraka_gateway.tokenization import TokenizedRequest
 from ostraka_shared.errors import OstrakaError
 from ostraka_shared.messages import Work, count_tokens
 from ostraka_worker.engine import Engine
-from ostraka_worker.engines import load_engine
 from ostraka_worker.inference import BatchRun
+from ostraka_worker.loading import load_verified
 
 TRIES = 6
 """Of one request to a server that is busy, restarting or away: at least 15 s with the waits between."""
@@ -90,7 +90,7 @@ class LocalModel:
         ]
         run = BatchRun(works, self._batch_tokens)
         for call in run.calls:
-            self._engine = self._engine or load_engine(self._model.folder, self._threads)
+            self._engine = self._engine or load_verified(self._model.folder, self._threads).engine
             run.run(self._engine, call)
         answers = iter(enumerate(run.answers()))
         for one in batch:

@@ -160,7 +160,7 @@ def _verify(args: argparse.Namespace) -> int:
         verify_folder(folder, progress.advance)
     finally:
         progress.end()
-    served = best_graph(folder.graph)
+    served = best_graph(folder.graph, folder.hashes)
     for graph in dict.fromkeys([served, folder.graph]):  # the plain one is what any other machine falls back to
         if not np.isfinite(_probe(folder, graph)).all():
             raise EngineFailed(f"{graph} answers with no number: build the model again")

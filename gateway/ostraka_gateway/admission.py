@@ -4,6 +4,7 @@ Since the earliest deadline goes first, a request that is let in with all that w
 nobody late: whom it overtakes has a later deadline, and all of that work is done by the earlier one.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -106,7 +107,7 @@ def _overload(demand: Demand, load: Load, queue_limit_tokens: int) -> Overloaded
 
 
 def _told(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{math.ceil(seconds * 1000)} ms"
 
 
 def _wait_of(refusal: Overloaded) -> float:

@@ -28,7 +28,8 @@ SUMS_FILE = "SHA256SUMS"
 Fingerprint = NewType("Fingerprint", str)
 FileStates = tuple[tuple[int, ...], ...]
 
-ENGINES = ("onnx", "fake")
+# By engine, what it reads: whatever else a folder holds is loaded only if it is listed.
+ENGINE_FILES = {"onnx": (GRAPH_FILE, WEIGHTS_FILE), "fake": ()}
 # Far above any model there is; what a worker sets aside grows with it.
 MOST_CONTEXT_TOKENS = 1 << 20
 MOST_TOKEN_ID = (1 << 32) - 1
@@ -120,7 +121,7 @@ def open_folder(path: Path, *, is_whole: bool = True) -> ModelFolder:
         raise ModelDamaged(f"{sums} is missing: build the model again")
     text = sums.read_text(encoding="utf-8", errors="replace")
     hashes = dict(_parse_sums(text))
-    for name in (SPEC_FILE, TOKENIZER_FILE):
+    for name in (SPEC_FILE, TOKENIZER_FILE, *ENGINE_FILES[spec.engine]):
         if name not in hashes:  # cut short, it would not verify them
             raise ModelDamaged(f"{sums} does not list {name}: build the model again")
     for name in hashes if is_whole else ():
@@ -191,7 +192,7 @@ def _refuse_wrong_types(spec: ModelSpec) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise TypeError(f"{name} is no number")
     _of_type(spec.fake, dict, "fake")
-    if spec.engine not in ENGINES:
+    if spec.engine not in ENGINE_FILES:
         raise ValueError(f"{spec.engine!r} is no engine of this version")
     numbers = [("context_tokens", spec.context_tokens, 1, MOST_CONTEXT_TOKENS)]
     numbers += [("answer_token_ids", token_id, 0, MOST_TOKEN_ID) for token_id in spec.answer_token_ids]

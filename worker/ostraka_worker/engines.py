@@ -13,4 +13,4 @@ def load_engine(folder: ModelFolder, threads: int) -> Engine:
         return FakeEngine(folder.spec.fake)
     from ostraka_worker.onnx_engine import OnnxEngine  # noqa: PLC0415
 
-    return OnnxEngine(best_graph(folder.graph), threads)
+    return OnnxEngine(best_graph(folder.graph, folder.hashes), threads)

@@ -68,7 +68,7 @@ def load_verified(folder: ModelFolder, threads: int) -> Loaded:
     if folder.spec.engine == "onnx" and are_missing():
         log.warning("kernels_missing", hint="with a C compiler: python -m ostraka_worker.kernels.build")
     is_int8 = folder.spec.precision == "int8" and folder.spec.engine == "onnx"
-    if is_int8 and not multiplies(best_graph(folder.graph)):
+    if is_int8 and not multiplies(best_graph(folder.graph, folder.hashes)):
         from ostraka_worker.int8_speed import warn_if_slow  # noqa: PLC0415  it brings the runtime
 
         warn_if_slow(loaded.engine.version)

@@ -8,6 +8,7 @@ import pytest
 
 from ostraka.command import main
 from ostraka_shared.model_folder import ModelFolder
+from tests.fake_model import make_fake_model
 from tests.integration.request_files import body, decide
 
 
@@ -58,6 +59,17 @@ def test_a_file_of_requests_is_not_its_own_output(requests: Path, fake_model) ->
     before = requests.read_bytes()
     done = decide(requests, f"--output={requests}", "--resume", f"--model={fake_model.path}")
     assert (done.returncode, requests.read_bytes()) == (1, before)
+
+
+def test_a_model_that_was_altered_answers_nothing(
+    requests: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `ostraka serve` does not start with it."""
+    model = make_fake_model(tmp_path / "model")
+    model.tokenizer.write_bytes(model.tokenizer.read_bytes() + b" ")
+    assert main(["decide", str(requests), f"--model={model.path}"]) == 1
+    said = capsys.readouterr()
+    assert (said.out, "tokenizer.json was altered since it was built" in said.err) == ("", True)
 
 
 def test_requests_from_a_pipe_with_a_name(tmp_path: Path, fake_model: ModelFolder) -> None:

@@ -55,6 +55,14 @@ def test_what_was_written_is_read(folder):
     verify_folder(opened)
 
 
+@pytest.mark.parametrize("name", ["model.json", "tokenizer.json", "model.onnx", "model.onnx.data"])
+def test_what_is_read_must_be_listed(folder, name):
+    sums = folder / SUMS_FILE
+    sums.write_text("".join(line for line in sums.read_text().splitlines(True) if not line.endswith(f"  {name}\n")))
+    with pytest.raises(ModelDamaged, match=f"does not list {name}: build"):
+        open_folder(folder)
+
+
 def test_the_fingerprint_is_the_hash_of_the_hashes(folder):
     assert open_folder(folder).fingerprint == hashlib.sha256((folder / SUMS_FILE).read_bytes()).hexdigest()
 

@@ -21,6 +21,7 @@ HEADS, KV_HEADS, DIMS = 6, 2, 32
 OPERATORS = {"avx512": "LineAttention", "vnni-bf16": "LineAttentionBf16Dots", "amx": "LineAttentionBf16"}
 # In float the sums' own roundings; in bfloat16 those of the odds, to 8 bits.
 TOLERANCES = {"avx512": 2e-5, "vnni-bf16": 4e-2, "amx": 4e-2}
+VARIANTS = {"model.onnx", "model.amx.onnx", "model.avx512.onnx"}
 needs_kernels = pytest.mark.skipif(
     not usable_kinds(), reason="no kernels here (python -m ostraka_worker.kernels.build)"
 )
@@ -171,15 +172,13 @@ def test_shapes_that_do_not_fit_are_refused(session: ort.InferenceSession, kind:
 
 
 def test_without_the_library_the_runtimes_own_operators_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("model.onnx", "model.amx.onnx", "model.avx512.onnx"):
-        (tmp_path / name).touch()
     monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "kernels.so")
     kernels.usable_kinds.cache_clear()
     try:
-        assert kernels.best_graph(tmp_path / "model.onnx").name == "model.onnx"
+        assert kernels.best_graph(tmp_path / "model.onnx", VARIANTS).name == "model.onnx"
         (tmp_path / "kernels.so").write_bytes(b"no library")
         kernels.usable_kinds.cache_clear()
-        assert kernels.best_graph(tmp_path / "model.onnx").name == "model.onnx"
+        assert kernels.best_graph(tmp_path / "model.onnx", VARIANTS).name == "model.onnx"
     finally:
         kernels.usable_kinds.cache_clear()
 
@@ -202,15 +201,15 @@ def test_a_copy_of_the_library_that_was_cut_short_is_not_loaded(
 
 @needs_kernels
 def test_a_library_of_other_sources_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("model.onnx", "model.avx512.onnx"):
-        (tmp_path / name).touch()
     kernels.usable_kinds.cache_clear()
     try:
         with capture_logs() as events:
-            assert kernels.best_graph(tmp_path / "model.onnx").name == "model.avx512.onnx"
+            assert (
+                kernels.best_graph(tmp_path / "model.onnx", VARIANTS - {"model.amx.onnx"}).name == "model.avx512.onnx"
+            )
             monkeypatch.setattr(build, "hash_sources", lambda: "of the next version")
             kernels.usable_kinds.cache_clear()
-            assert kernels.best_graph(tmp_path / "model.onnx").name == "model.onnx"
+            assert kernels.best_graph(tmp_path / "model.onnx", VARIANTS - {"model.amx.onnx"}).name == "model.onnx"
         assert [event["event"] for event in events] == ["kernels_of_other_sources"]
     finally:
         kernels.usable_kinds.cache_clear()
@@ -232,10 +231,16 @@ def test_a_library_of_other_sources_is_not_used(tmp_path: Path, monkeypatch: pyt
 def test_the_best_variant_that_is_there_and_usable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, usable: tuple[str, ...], there: tuple[str, ...], best: str
 ) -> None:
-    for each in there:
-        (tmp_path / f"model.{each}.onnx").touch()
     monkeypatch.setattr(kernels, "usable_kinds", lambda: usable)
-    assert kernels.best_graph(tmp_path / "model.onnx").name == best
+    assert kernels.best_graph(tmp_path / "model.onnx", {f"model.{each}.onnx" for each in there}).name == best
+
+
+def test_a_variant_that_does_not_belong_to_the_model_is_not_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.avx512.onnx").touch()
+    monkeypatch.setattr(kernels, "usable_kinds", lambda: ("avx512",))
+    assert kernels.best_graph(tmp_path / "model.onnx", {"model.onnx"}).name == "model.onnx"
 
 
 def test_the_kind_that_does_more_in_one_instruction_is_tried_first() -> None:

@@ -79,7 +79,7 @@ def check_graph(
     progress.begin(f"checking {len(prompts)} prompts against the reference", checkpoint.config.layers, " layers")
     # The reference first: beside a loaded engine, its turn of the embedding was the build's peak.
     expected = reference_logits(checkpoint, prompts, answer_token_ids, progress)
-    engine = OnnxEngine(best_graph(folder / GRAPH_FILE))
+    engine = OnnxEngine(best_graph(folder / GRAPH_FILE, {each.name for each in folder.iterdir()}))
     return compare(expected, _alone(engine, prompts), _batched(engine, prompts))
 
 

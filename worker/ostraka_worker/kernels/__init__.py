@@ -6,6 +6,7 @@ operators serves.
 
 import ctypes
 import struct
+from collections.abc import Container
 from functools import cache
 from pathlib import Path
 
@@ -78,7 +79,8 @@ def multiplies(graph: Path) -> bool:
     return PRODUCTS in graph.read_bytes()
 
 
-def best_graph(graph: Path) -> Path:
-    """The variant of a graph that is fastest here: itself, if it has no other or no kernel is usable."""
+def best_graph(graph: Path, names: Container[str]) -> Path:
+    """The variant of a graph that is fastest here: itself, if it has no other or no kernel is usable. `names`: of the
+    files that belong to the model. What else lies beside them, of an older folder perhaps, nobody has hashed."""
     variants = (graph_for(graph, kind) for kind in usable_kinds())
-    return next((each for each in variants if each.is_file()), graph)
+    return next((each for each in variants if each.name in names), graph)

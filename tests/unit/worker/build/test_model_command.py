@@ -41,6 +41,20 @@ def test_build_list_verify(tiny_gguf: Path, tmp_path: Path, capsys: pytest.Captu
     assert said.endswith("; served here by model.onnx\n")  # heads of 16, which no kernel takes
 
 
+def test_a_graph_that_was_left_in_the_folder_by_another_model_is_not_served(
+    tiny_folders: dict[str, ModelFolder],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nobody has hashed it, and the fingerprint would be that of the others."""
+    monkeypatch.setattr(kernels, "usable_kinds", lambda: ("vnni",))
+    folder = Path(shutil.copytree(tiny_folders["fp32"].path, tmp_path / "model"))
+    shutil.copy(folder / "model.onnx", folder / "model.vnni.onnx")
+    assert call("verify", folder) == 0
+    assert capsys.readouterr().out.endswith("; served here by model.onnx\n")
+
+
 @pytest.mark.parametrize("damaged", ["model.onnx", "model.avx512.onnx"])
 def test_what_would_be_served_is_what_is_verified_and_what_is_fallen_back_to(
     tiny_folders: dict[str, ModelFolder],
